@@ -1,0 +1,65 @@
+# Every target does its own set-up: Python >= 3.11, make and a package index are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.7
+# uv from the PATH when there is one, else a private copy in .uv/.
+UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+LOCK := requirements/dev.txt
+STAMP := $(VENV)/.setup-stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check lint fast-test bench fuzz gen gen-check lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP) ## Make .venv with all that development needs
+
+.uv/bin/uv:
+	$(PYTHON) -m venv .uv
+	.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+# setuptools and Cython come from the lock file too, hence --no-build-isolation.
+$(STAMP): $(LOCK) pyproject.toml src/odradek/records/_compiled.pyx | $(filter .uv/%,$(UV))
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes $(LOCK)
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c "from odradek.records import COMPILED; print('compiled record codec:', 'yes' if COMPILED else 'no (no C compiler found: the pure-Python codec does the work, slower)')"
+	@touch $@
+
+run: setup ## Do the main job (until there is a broker: list the protocol we speak)
+	$(BIN)/python -m odradek.protocol
+
+test: setup gen-check ## Run every test
+	$(BIN)/python -m pytest -n 2
+
+check: setup lint fast-test ## Lint, types, layers, fast tests: under a minute
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fast-test: setup
+	$(BIN)/python -m pytest -n 2 -m "not slow" -q
+
+bench: setup ## Print µs per operation, ours beside other libraries
+	$(BIN)/python -m bench
+
+fuzz: setup ## Throw mutated bytes at every decoder (RUNS=1000000)
+	$(BIN)/python -m fuzz --runs $(or $(RUNS),1000000)
+
+gen: setup ## Regenerate the message codecs from their definitions
+	$(BIN)/python -m tools.generate
+
+gen-check: setup ## Fail if the generated codecs are not what the definitions give
+	$(BIN)/python -m tools.generate --check
+
+lock: | $(filter .uv/%,$(UV)) ## Pin every dependency anew (names no registry host)
+	$(UV) pip compile --quiet --universal --upgrade --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --extra arrow --group dev --output-file $(LOCK) pyproject.toml
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) .uv build src/odradek/records/_compiled.c src/odradek/records/*.so
