@@ -1,0 +1,1 @@
+"""Tools for developers of this project; nothing here is installed."""
