@@ -1,0 +1,17 @@
+"""The ``odradek`` command."""
+
+import click
+
+from odradek.protocol import __main__ as protocol_table
+
+
+@click.group()
+@click.version_option(package_name="odradek")
+def main() -> None:
+    """Kafka in Python."""
+
+
+@main.command()
+def protocol() -> None:
+    """List the APIs this version speaks: KEY NAME MIN-MAX."""
+    protocol_table.main()
