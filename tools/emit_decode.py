@@ -138,7 +138,7 @@ class DecoderEmitter:
         part = "buf[pos:stop]"
         match field.type:
             case "string":
-                line(f'{target} = str({part}, "utf-8")')
+                line(f"{target} = {part}.tobytes().decode()")
             case "bytes":
                 line(f"{target} = bytes({part})")
             case _:
@@ -174,7 +174,7 @@ class DecoderEmitter:
             return
         items = self._enter("items")
         line(f"{items} = []")
-        with self._source.indent("for _ in range(n):"):
+        with self._source.indent("for _ in REPEAT[n] if n < 32 else range(n):"):
             element = f"x{self._depth}"
             if field.is_struct:
                 self._new_struct(element, field)

@@ -200,6 +200,7 @@ def _imports(body: str) -> list[str]:
     primitives = used(
         [
             "ELEMENTS_MAX",
+            "REPEAT",
             "bad_tag_size",
             "lost_field",
             "null_field",

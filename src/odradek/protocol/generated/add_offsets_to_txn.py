@@ -83,7 +83,7 @@ def _decode_add_offsets_to_txn_request_v0(buf: memoryview, pos: int) -> tuple[An
     stop = pos + n
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.producer_id, m.producer_epoch, n = _unpack_qhh(buf, pos)
     pos += 12
@@ -92,7 +92,7 @@ def _decode_add_offsets_to_txn_request_v0(buf: memoryview, pos: int) -> tuple[An
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -111,7 +111,7 @@ def _decode_add_offsets_to_txn_request_v3(buf: memoryview, pos: int) -> tuple[An
     stop = pos + n - 1
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.producer_id, m.producer_epoch, n = _unpack_qhB(buf, pos)
     pos += 11
@@ -122,7 +122,7 @@ def _decode_add_offsets_to_txn_request_v3(buf: memoryview, pos: int) -> tuple[An
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -180,7 +181,7 @@ def _decode_add_partitions_to_txn_request_v0(buf: memoryview, pos: int) -> tuple
     stop = pos + n
     if stop > end:
         raise too_short("v3_and_below_transactional_id", stop - end)
-    m.v3_and_below_transactional_id = str(buf[pos:stop], "utf-8")
+    m.v3_and_below_transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.v3_and_below_producer_id, m.v3_and_below_producer_epoch, n = _unpack_qhi(buf, pos)
     pos += 14
@@ -190,7 +191,7 @@ def _decode_add_partitions_to_txn_request_v0(buf: memoryview, pos: int) -> tuple
     if n * 6 > end - pos or budget < 0:
         raise too_many("v3_and_below_topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AddPartitionsToTxnTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -199,7 +200,7 @@ def _decode_add_partitions_to_txn_request_v0(buf: memoryview, pos: int) -> tuple
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -231,7 +232,7 @@ def _decode_add_partitions_to_txn_request_v3(buf: memoryview, pos: int) -> tuple
     stop = pos + n - 1
     if stop > end:
         raise too_short("v3_and_below_transactional_id", stop - end)
-    m.v3_and_below_transactional_id = str(buf[pos:stop], "utf-8")
+    m.v3_and_below_transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.v3_and_below_producer_id, m.v3_and_below_producer_epoch, n = _unpack_qhB(buf, pos)
     pos += 11
@@ -244,7 +245,7 @@ def _decode_add_partitions_to_txn_request_v3(buf: memoryview, pos: int) -> tuple
     if n * 3 > end - pos or budget < 0:
         raise too_many("v3_and_below_topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AddPartitionsToTxnTopic)
         n = buf[pos]
         pos += 1
@@ -255,7 +256,7 @@ def _decode_add_partitions_to_txn_request_v3(buf: memoryview, pos: int) -> tuple
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -305,7 +306,7 @@ def _decode_add_partitions_to_txn_request_v4(buf: memoryview, pos: int) -> tuple
     if n * 14 > end - pos or budget < 0:
         raise too_many("transactions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AddPartitionsToTxnTransaction)
         n = buf[pos]
         pos += 1
@@ -316,7 +317,7 @@ def _decode_add_partitions_to_txn_request_v4(buf: memoryview, pos: int) -> tuple
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        x1.transactional_id = str(buf[pos:stop], "utf-8")
+        x1.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.producer_id, x1.producer_epoch, x1.verify_only, n = _unpack_qhoB(buf, pos)
         pos += 12
@@ -329,7 +330,7 @@ def _decode_add_partitions_to_txn_request_v4(buf: memoryview, pos: int) -> tuple
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AddPartitionsToTxnTopic)
             n = buf[pos]
             pos += 1
@@ -340,7 +341,7 @@ def _decode_add_partitions_to_txn_request_v4(buf: memoryview, pos: int) -> tuple
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -535,7 +536,7 @@ def _decode_add_partitions_to_txn_response_v0(buf: memoryview, pos: int) -> tupl
     if n * 6 > end - pos or budget < 0:
         raise too_many("results_by_topic_v3_and_below", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AddPartitionsToTxnTopicResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -544,7 +545,7 @@ def _decode_add_partitions_to_txn_response_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -554,7 +555,7 @@ def _decode_add_partitions_to_txn_response_v0(buf: memoryview, pos: int) -> tupl
         if n * 6 > end - pos or budget < 0:
             raise too_many("results_by_partition", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AddPartitionsToTxnPartitionResult)
             x2.partition_index, x2.partition_error_code = _unpack_ih(buf, pos)
             pos += 6
@@ -585,7 +586,7 @@ def _decode_add_partitions_to_txn_response_v3(buf: memoryview, pos: int) -> tupl
     if n * 3 > end - pos or budget < 0:
         raise too_many("results_by_topic_v3_and_below", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AddPartitionsToTxnTopicResult)
         n = buf[pos]
         pos += 1
@@ -596,7 +597,7 @@ def _decode_add_partitions_to_txn_response_v3(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -609,7 +610,7 @@ def _decode_add_partitions_to_txn_response_v3(buf: memoryview, pos: int) -> tupl
         if n * 7 > end - pos or budget < 0:
             raise too_many("results_by_partition", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AddPartitionsToTxnPartitionResult)
             x2.partition_index, x2.partition_error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -652,7 +653,7 @@ def _decode_add_partitions_to_txn_response_v4(buf: memoryview, pos: int) -> tupl
     if n * 3 > end - pos or budget < 0:
         raise too_many("results_by_transaction", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AddPartitionsToTxnResult)
         n = buf[pos]
         pos += 1
@@ -663,7 +664,7 @@ def _decode_add_partitions_to_txn_response_v4(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        x1.transactional_id = str(buf[pos:stop], "utf-8")
+        x1.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -676,7 +677,7 @@ def _decode_add_partitions_to_txn_response_v4(buf: memoryview, pos: int) -> tupl
         if n * 3 > end - pos or budget < 0:
             raise too_many("topic_results", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AddPartitionsToTxnTopicResult)
             n = buf[pos]
             pos += 1
@@ -687,7 +688,7 @@ def _decode_add_partitions_to_txn_response_v4(buf: memoryview, pos: int) -> tupl
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -700,7 +701,7 @@ def _decode_add_partitions_to_txn_response_v4(buf: memoryview, pos: int) -> tupl
             if n * 7 > end - pos or budget < 0:
                 raise too_many("results_by_partition", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(AddPartitionsToTxnPartitionResult)
                 x3.partition_index, x3.partition_error_code, n = _unpack_ihB(buf, pos)
                 pos += 7

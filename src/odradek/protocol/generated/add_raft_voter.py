@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -114,7 +115,7 @@ def _decode_add_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.timeout_ms, m.voter_id, m.voter_directory_id, n = _unpack_ii16sB(buf, pos)
     pos += 25
@@ -128,7 +129,7 @@ def _decode_add_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 5 > end - pos or budget < 0:
         raise too_many("listeners", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Listener)
         n = buf[pos]
         pos += 1
@@ -139,7 +140,7 @@ def _decode_add_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -150,7 +151,7 @@ def _decode_add_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_HB(buf, pos)
         pos += 3
@@ -183,7 +184,7 @@ def _decode_add_raft_voter_request_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.timeout_ms, m.voter_id, m.voter_directory_id, n = _unpack_ii16sB(buf, pos)
     pos += 25
@@ -197,7 +198,7 @@ def _decode_add_raft_voter_request_v1(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 5 > end - pos or budget < 0:
         raise too_many("listeners", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Listener)
         n = buf[pos]
         pos += 1
@@ -208,7 +209,7 @@ def _decode_add_raft_voter_request_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -219,7 +220,7 @@ def _decode_add_raft_voter_request_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_HB(buf, pos)
         pos += 3
@@ -357,7 +358,7 @@ def _decode_add_raft_voter_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

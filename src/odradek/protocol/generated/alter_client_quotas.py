@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -152,7 +153,7 @@ def _decode_alter_client_quotas_request_v0(buf: memoryview, pos: int) -> tuple[A
     if n * 8 > end - pos or budget < 0:
         raise too_many("entries", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestEntryData)
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -162,7 +163,7 @@ def _decode_alter_client_quotas_request_v0(buf: memoryview, pos: int) -> tuple[A
         if n * 4 > end - pos or budget < 0:
             raise too_many("entity", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(EntityData)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -171,7 +172,7 @@ def _decode_alter_client_quotas_request_v0(buf: memoryview, pos: int) -> tuple[A
             stop = pos + n
             if stop > end:
                 raise too_short("entity_type", stop - end)
-            x2.entity_type = str(buf[pos:stop], "utf-8")
+            x2.entity_type = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -181,7 +182,7 @@ def _decode_alter_client_quotas_request_v0(buf: memoryview, pos: int) -> tuple[A
                 stop = pos + n
                 if stop > end:
                     raise too_short("entity_name", stop - end)
-                x2.entity_name = str(buf[pos:stop], "utf-8")
+                x2.entity_name = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -194,7 +195,7 @@ def _decode_alter_client_quotas_request_v0(buf: memoryview, pos: int) -> tuple[A
         if n * 11 > end - pos or budget < 0:
             raise too_many("ops", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OpData)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -203,7 +204,7 @@ def _decode_alter_client_quotas_request_v0(buf: memoryview, pos: int) -> tuple[A
             stop = pos + n
             if stop > end:
                 raise too_short("key", stop - end)
-            x2.key = str(buf[pos:stop], "utf-8")
+            x2.key = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.value, x2.remove = _unpack_do(buf, pos)
             pos += 9
@@ -234,7 +235,7 @@ def _decode_alter_client_quotas_request_v1(buf: memoryview, pos: int) -> tuple[A
     if n * 3 > end - pos or budget < 0:
         raise too_many("entries", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestEntryData)
         n = buf[pos]
         pos += 1
@@ -247,7 +248,7 @@ def _decode_alter_client_quotas_request_v1(buf: memoryview, pos: int) -> tuple[A
         if n * 3 > end - pos or budget < 0:
             raise too_many("entity", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(EntityData)
             n = buf[pos]
             pos += 1
@@ -258,7 +259,7 @@ def _decode_alter_client_quotas_request_v1(buf: memoryview, pos: int) -> tuple[A
             stop = pos + n - 1
             if stop > end:
                 raise too_short("entity_type", stop - end)
-            x2.entity_type = str(buf[pos:stop], "utf-8")
+            x2.entity_type = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -270,7 +271,7 @@ def _decode_alter_client_quotas_request_v1(buf: memoryview, pos: int) -> tuple[A
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("entity_name", stop - end)
-                x2.entity_name = str(buf[pos:stop], "utf-8")
+                x2.entity_name = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -291,7 +292,7 @@ def _decode_alter_client_quotas_request_v1(buf: memoryview, pos: int) -> tuple[A
         if n * 11 > end - pos or budget < 0:
             raise too_many("ops", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OpData)
             n = buf[pos]
             pos += 1
@@ -302,7 +303,7 @@ def _decode_alter_client_quotas_request_v1(buf: memoryview, pos: int) -> tuple[A
             stop = pos + n - 1
             if stop > end:
                 raise too_short("key", stop - end)
-            x2.key = str(buf[pos:stop], "utf-8")
+            x2.key = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.value, x2.remove, n = _unpack_doB(buf, pos)
             pos += 10
@@ -447,7 +448,7 @@ def _decode_alter_client_quotas_response_v0(buf: memoryview, pos: int) -> tuple[
     if n * 8 > end - pos or budget < 0:
         raise too_many("entries", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseEntryData)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -457,7 +458,7 @@ def _decode_alter_client_quotas_response_v0(buf: memoryview, pos: int) -> tuple[
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -467,7 +468,7 @@ def _decode_alter_client_quotas_response_v0(buf: memoryview, pos: int) -> tuple[
         if n * 4 > end - pos or budget < 0:
             raise too_many("entity", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(EntityData)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -476,7 +477,7 @@ def _decode_alter_client_quotas_response_v0(buf: memoryview, pos: int) -> tuple[
             stop = pos + n
             if stop > end:
                 raise too_short("entity_type", stop - end)
-            x2.entity_type = str(buf[pos:stop], "utf-8")
+            x2.entity_type = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -486,7 +487,7 @@ def _decode_alter_client_quotas_response_v0(buf: memoryview, pos: int) -> tuple[
                 stop = pos + n
                 if stop > end:
                     raise too_short("entity_name", stop - end)
-                x2.entity_name = str(buf[pos:stop], "utf-8")
+                x2.entity_name = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -513,7 +514,7 @@ def _decode_alter_client_quotas_response_v1(buf: memoryview, pos: int) -> tuple[
     if n * 5 > end - pos or budget < 0:
         raise too_many("entries", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseEntryData)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -525,7 +526,7 @@ def _decode_alter_client_quotas_response_v1(buf: memoryview, pos: int) -> tuple[
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -538,7 +539,7 @@ def _decode_alter_client_quotas_response_v1(buf: memoryview, pos: int) -> tuple[
         if n * 3 > end - pos or budget < 0:
             raise too_many("entity", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(EntityData)
             n = buf[pos]
             pos += 1
@@ -549,7 +550,7 @@ def _decode_alter_client_quotas_response_v1(buf: memoryview, pos: int) -> tuple[
             stop = pos + n - 1
             if stop > end:
                 raise too_short("entity_type", stop - end)
-            x2.entity_type = str(buf[pos:stop], "utf-8")
+            x2.entity_type = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -561,7 +562,7 @@ def _decode_alter_client_quotas_response_v1(buf: memoryview, pos: int) -> tuple[
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("entity_name", stop - end)
-                x2.entity_name = str(buf[pos:stop], "utf-8")
+                x2.entity_name = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1

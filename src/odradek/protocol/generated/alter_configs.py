@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -140,7 +141,7 @@ def _decode_alter_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 7 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterConfigsResource)
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -149,7 +150,7 @@ def _decode_alter_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -159,7 +160,7 @@ def _decode_alter_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 4 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterableConfig)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -168,7 +169,7 @@ def _decode_alter_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -178,7 +179,7 @@ def _decode_alter_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -207,7 +208,7 @@ def _decode_alter_configs_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 4 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterConfigsResource)
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -218,7 +219,7 @@ def _decode_alter_configs_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -231,7 +232,7 @@ def _decode_alter_configs_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 3 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterableConfig)
             n = buf[pos]
             pos += 1
@@ -242,7 +243,7 @@ def _decode_alter_configs_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -254,7 +255,7 @@ def _decode_alter_configs_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -386,7 +387,7 @@ def _decode_alter_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 7 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterConfigsResourceResponse)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -396,7 +397,7 @@ def _decode_alter_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -405,7 +406,7 @@ def _decode_alter_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -429,7 +430,7 @@ def _decode_alter_configs_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterConfigsResourceResponse)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -441,7 +442,7 @@ def _decode_alter_configs_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -452,7 +453,7 @@ def _decode_alter_configs_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1

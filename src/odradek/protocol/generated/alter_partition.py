@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     too_many,
@@ -186,7 +187,7 @@ def _decode_alter_partition_request_v2(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -200,7 +201,7 @@ def _decode_alter_partition_request_v2(buf: memoryview, pos: int) -> tuple[Any, 
         if n * 15 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.new_isr_with_epochs = []
             x2.partition_index, x2.leader_epoch, n = _unpack_iiB(buf, pos)
@@ -255,7 +256,7 @@ def _decode_alter_partition_request_v3(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -269,7 +270,7 @@ def _decode_alter_partition_request_v3(buf: memoryview, pos: int) -> tuple[Any, 
         if n * 15 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.new_isr = []
             x2.partition_index, x2.leader_epoch, n = _unpack_iiB(buf, pos)
@@ -283,7 +284,7 @@ def _decode_alter_partition_request_v3(buf: memoryview, pos: int) -> tuple[Any, 
             if n * 13 > end - pos or budget < 0:
                 raise too_many("new_isr_with_epochs", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(BrokerState)
                 x3.broker_id, x3.broker_epoch, n = _unpack_iqB(buf, pos)
                 pos += 13
@@ -436,7 +437,7 @@ def _decode_alter_partition_response_v2(buf: memoryview, pos: int) -> tuple[Any,
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -450,7 +451,7 @@ def _decode_alter_partition_response_v2(buf: memoryview, pos: int) -> tuple[Any,
         if n * 21 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, n = _unpack_ihiiB(buf, pos)
             pos += 15

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -157,7 +158,7 @@ def _decode_alter_partition_reassignments_request_v0(buf: memoryview, pos: int) 
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReassignableTopic)
         n = buf[pos]
         pos += 1
@@ -168,7 +169,7 @@ def _decode_alter_partition_reassignments_request_v0(buf: memoryview, pos: int) 
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -181,7 +182,7 @@ def _decode_alter_partition_reassignments_request_v0(buf: memoryview, pos: int) 
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ReassignablePartition)
             x2.partition_index, n = _unpack_iB(buf, pos)
             pos += 5
@@ -236,7 +237,7 @@ def _decode_alter_partition_reassignments_request_v1(buf: memoryview, pos: int) 
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReassignableTopic)
         n = buf[pos]
         pos += 1
@@ -247,7 +248,7 @@ def _decode_alter_partition_reassignments_request_v1(buf: memoryview, pos: int) 
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -260,7 +261,7 @@ def _decode_alter_partition_reassignments_request_v1(buf: memoryview, pos: int) 
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ReassignablePartition)
             x2.partition_index, n = _unpack_iB(buf, pos)
             pos += 5
@@ -427,7 +428,7 @@ def _decode_alter_partition_reassignments_response_v0(buf: memoryview, pos: int)
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -440,7 +441,7 @@ def _decode_alter_partition_reassignments_response_v0(buf: memoryview, pos: int)
     if n * 3 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReassignableTopicResponse)
         n = buf[pos]
         pos += 1
@@ -451,7 +452,7 @@ def _decode_alter_partition_reassignments_response_v0(buf: memoryview, pos: int)
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -464,7 +465,7 @@ def _decode_alter_partition_reassignments_response_v0(buf: memoryview, pos: int)
         if n * 8 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ReassignablePartitionResponse)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -476,7 +477,7 @@ def _decode_alter_partition_reassignments_response_v0(buf: memoryview, pos: int)
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -517,7 +518,7 @@ def _decode_alter_partition_reassignments_response_v1(buf: memoryview, pos: int)
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -530,7 +531,7 @@ def _decode_alter_partition_reassignments_response_v1(buf: memoryview, pos: int)
     if n * 3 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReassignableTopicResponse)
         n = buf[pos]
         pos += 1
@@ -541,7 +542,7 @@ def _decode_alter_partition_reassignments_response_v1(buf: memoryview, pos: int)
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -554,7 +555,7 @@ def _decode_alter_partition_reassignments_response_v1(buf: memoryview, pos: int)
         if n * 8 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ReassignablePartitionResponse)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -566,7 +567,7 @@ def _decode_alter_partition_reassignments_response_v1(buf: memoryview, pos: int)
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1

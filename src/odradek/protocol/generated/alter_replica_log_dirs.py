@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -141,7 +142,7 @@ def _decode_alter_replica_log_dirs_request_v0(buf: memoryview, pos: int) -> tupl
     if n * 6 > end - pos or budget < 0:
         raise too_many("dirs", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterReplicaLogDir)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -150,7 +151,7 @@ def _decode_alter_replica_log_dirs_request_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("path", stop - end)
-        x1.path = str(buf[pos:stop], "utf-8")
+        x1.path = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -160,7 +161,7 @@ def _decode_alter_replica_log_dirs_request_v0(buf: memoryview, pos: int) -> tupl
         if n * 6 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterReplicaLogDirTopic)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -169,7 +170,7 @@ def _decode_alter_replica_log_dirs_request_v0(buf: memoryview, pos: int) -> tupl
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -205,7 +206,7 @@ def _decode_alter_replica_log_dirs_request_v2(buf: memoryview, pos: int) -> tupl
     if n * 3 > end - pos or budget < 0:
         raise too_many("dirs", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterReplicaLogDir)
         n = buf[pos]
         pos += 1
@@ -216,7 +217,7 @@ def _decode_alter_replica_log_dirs_request_v2(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("path", stop - end)
-        x1.path = str(buf[pos:stop], "utf-8")
+        x1.path = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -229,7 +230,7 @@ def _decode_alter_replica_log_dirs_request_v2(buf: memoryview, pos: int) -> tupl
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterReplicaLogDirTopic)
             n = buf[pos]
             pos += 1
@@ -240,7 +241,7 @@ def _decode_alter_replica_log_dirs_request_v2(buf: memoryview, pos: int) -> tupl
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -375,7 +376,7 @@ def _decode_alter_replica_log_dirs_response_v0(buf: memoryview, pos: int) -> tup
     if n * 6 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterReplicaLogDirTopicResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -384,7 +385,7 @@ def _decode_alter_replica_log_dirs_response_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -394,7 +395,7 @@ def _decode_alter_replica_log_dirs_response_v0(buf: memoryview, pos: int) -> tup
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterReplicaLogDirPartitionResult)
             x2.partition_index, x2.error_code = _unpack_ih(buf, pos)
             pos += 6
@@ -423,7 +424,7 @@ def _decode_alter_replica_log_dirs_response_v2(buf: memoryview, pos: int) -> tup
     if n * 3 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterReplicaLogDirTopicResult)
         n = buf[pos]
         pos += 1
@@ -434,7 +435,7 @@ def _decode_alter_replica_log_dirs_response_v2(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -447,7 +448,7 @@ def _decode_alter_replica_log_dirs_response_v2(buf: memoryview, pos: int) -> tup
         if n * 7 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterReplicaLogDirPartitionResult)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7

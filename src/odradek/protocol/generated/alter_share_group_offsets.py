@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -150,7 +151,7 @@ def _decode_alter_share_group_offsets_request_v0(buf: memoryview, pos: int) -> t
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -163,7 +164,7 @@ def _decode_alter_share_group_offsets_request_v0(buf: memoryview, pos: int) -> t
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterShareGroupOffsetsRequestTopic)
         n = buf[pos]
         pos += 1
@@ -174,7 +175,7 @@ def _decode_alter_share_group_offsets_request_v0(buf: memoryview, pos: int) -> t
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -187,7 +188,7 @@ def _decode_alter_share_group_offsets_request_v0(buf: memoryview, pos: int) -> t
         if n * 13 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterShareGroupOffsetsRequestPartition)
             x2.partition_index, x2.start_offset, n = _unpack_iqB(buf, pos)
             pos += 13
@@ -283,7 +284,7 @@ def _decode_alter_share_group_offsets_response_v0(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -296,7 +297,7 @@ def _decode_alter_share_group_offsets_response_v0(buf: memoryview, pos: int) -> 
     if n * 19 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterShareGroupOffsetsResponseTopic)
         n = buf[pos]
         pos += 1
@@ -307,7 +308,7 @@ def _decode_alter_share_group_offsets_response_v0(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -321,7 +322,7 @@ def _decode_alter_share_group_offsets_response_v0(buf: memoryview, pos: int) -> 
         if n * 8 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterShareGroupOffsetsResponsePartition)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -333,7 +334,7 @@ def _decode_alter_share_group_offsets_response_v0(buf: memoryview, pos: int) -> 
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -138,7 +139,7 @@ def _decode_alter_user_scram_credentials_request_v0(buf: memoryview, pos: int) -
     if n * 3 > end - pos or budget < 0:
         raise too_many("deletions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ScramCredentialDeletion)
         n = buf[pos]
         pos += 1
@@ -149,7 +150,7 @@ def _decode_alter_user_scram_credentials_request_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.mechanism, n = _unpack_bB(buf, pos)
         pos += 2
@@ -170,7 +171,7 @@ def _decode_alter_user_scram_credentials_request_v0(buf: memoryview, pos: int) -
     if n * 9 > end - pos or budget < 0:
         raise too_many("upsertions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ScramCredentialUpsertion)
         n = buf[pos]
         pos += 1
@@ -181,7 +182,7 @@ def _decode_alter_user_scram_credentials_request_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.mechanism, x1.iterations, n = _unpack_biB(buf, pos)
         pos += 6
@@ -307,7 +308,7 @@ def _decode_alter_user_scram_credentials_response_v0(buf: memoryview, pos: int) 
     if n * 5 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterUserScramCredentialsResult)
         n = buf[pos]
         pos += 1
@@ -318,7 +319,7 @@ def _decode_alter_user_scram_credentials_response_v0(buf: memoryview, pos: int) 
         stop = pos + n - 1
         if stop > end:
             raise too_short("user", stop - end)
-        x1.user = str(buf[pos:stop], "utf-8")
+        x1.user = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -330,7 +331,7 @@ def _decode_alter_user_scram_credentials_response_v0(buf: memoryview, pos: int) 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     null_field,
     string_length_rest,
@@ -171,7 +172,7 @@ def _decode_api_versions_request_v3(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_software_name", stop - end)
-    m.client_software_name = str(buf[pos:stop], "utf-8")
+    m.client_software_name = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -182,7 +183,7 @@ def _decode_api_versions_request_v3(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_software_version", stop - end)
-    m.client_software_version = str(buf[pos:stop], "utf-8")
+    m.client_software_version = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -206,7 +207,7 @@ def _decode_api_versions_request_v5(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_software_name", stop - end)
-    m.client_software_name = str(buf[pos:stop], "utf-8")
+    m.client_software_name = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -217,7 +218,7 @@ def _decode_api_versions_request_v5(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_software_version", stop - end)
-    m.client_software_version = str(buf[pos:stop], "utf-8")
+    m.client_software_version = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -229,7 +230,7 @@ def _decode_api_versions_request_v5(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.node_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -336,7 +337,7 @@ def _decode_api_versions_response_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("api_keys", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ApiVersion)
         x1.api_key, x1.min_version, x1.max_version = _unpack_hhh(buf, pos)
         pos += 6
@@ -363,7 +364,7 @@ def _decode_api_versions_response_v1(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("api_keys", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ApiVersion)
         x1.api_key, x1.min_version, x1.max_version = _unpack_hhh(buf, pos)
         pos += 6
@@ -395,7 +396,7 @@ def _decode_api_versions_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 7 > end - pos or budget < 0:
         raise too_many("api_keys", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ApiVersion)
         x1.api_key, x1.min_version, x1.max_version, n = _unpack_hhhB(buf, pos)
         pos += 7
@@ -429,7 +430,7 @@ def _decode_api_versions_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
                 if n * 6 > end - pos or budget < 0:
                     raise too_many("supported_features", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(SupportedFeatureKey)
                     n = buf[pos]
                     pos += 1
@@ -440,7 +441,7 @@ def _decode_api_versions_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("name", stop - end)
-                    x2.name = str(buf[pos:stop], "utf-8")
+                    x2.name = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.min_version, x2.max_version, n = _unpack_hhB(buf, pos)
                     pos += 5
@@ -465,7 +466,7 @@ def _decode_api_versions_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
                 if n * 6 > end - pos or budget < 0:
                     raise too_many("finalized_features", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(FinalizedFeatureKey)
                     n = buf[pos]
                     pos += 1
@@ -476,7 +477,7 @@ def _decode_api_versions_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("name", stop - end)
-                    x2.name = str(buf[pos:stop], "utf-8")
+                    x2.name = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.max_version_level, x2.min_version_level, n = _unpack_hhB(buf, pos)
                     pos += 5

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     too_many,
     unknown_tags,
@@ -176,7 +177,7 @@ def _decode_assign_replicas_to_dirs_request_v0(buf: memoryview, pos: int) -> tup
     if n * 18 > end - pos or budget < 0:
         raise too_many("directories", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestDirectoryData)
         x1.id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -190,7 +191,7 @@ def _decode_assign_replicas_to_dirs_request_v0(buf: memoryview, pos: int) -> tup
         if n * 18 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestTopicData)
             x2.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17
@@ -204,7 +205,7 @@ def _decode_assign_replicas_to_dirs_request_v0(buf: memoryview, pos: int) -> tup
             if n * 5 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(RequestPartitionData)
                 x3.partition_index, n = _unpack_iB(buf, pos)
                 pos += 5
@@ -309,7 +310,7 @@ def _decode_assign_replicas_to_dirs_response_v0(buf: memoryview, pos: int) -> tu
     if n * 18 > end - pos or budget < 0:
         raise too_many("directories", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseDirectoryData)
         x1.id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -323,7 +324,7 @@ def _decode_assign_replicas_to_dirs_response_v0(buf: memoryview, pos: int) -> tu
         if n * 18 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponseTopicData)
             x2.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17
@@ -337,7 +338,7 @@ def _decode_assign_replicas_to_dirs_response_v0(buf: memoryview, pos: int) -> tu
             if n * 7 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ResponsePartitionData)
                 x3.partition_index, x3.error_code, n = _unpack_ihB(buf, pos)
                 pos += 7

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -205,7 +206,7 @@ def _decode_begin_quorum_epoch_request_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -215,7 +216,7 @@ def _decode_begin_quorum_epoch_request_v0(buf: memoryview, pos: int) -> tuple[An
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -224,7 +225,7 @@ def _decode_begin_quorum_epoch_request_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -234,7 +235,7 @@ def _decode_begin_quorum_epoch_request_v0(buf: memoryview, pos: int) -> tuple[An
         if n * 12 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.voter_directory_id = ZERO_UUID
             x2.partition_index, x2.leader_id, x2.leader_epoch = _unpack_iii(buf, pos)
@@ -263,7 +264,7 @@ def _decode_begin_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.voter_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -276,7 +277,7 @@ def _decode_begin_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[An
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         n = buf[pos]
         pos += 1
@@ -287,7 +288,7 @@ def _decode_begin_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -300,7 +301,7 @@ def _decode_begin_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[An
         if n * 29 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.partition_index, x2.voter_directory_id, x2.leader_id, x2.leader_epoch, n = _unpack_i16siiB(buf, pos)
             pos += 29
@@ -330,7 +331,7 @@ def _decode_begin_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[An
     if n * 5 > end - pos or budget < 0:
         raise too_many("leader_endpoints", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(LeaderEndpoint)
         n = buf[pos]
         pos += 1
@@ -341,7 +342,7 @@ def _decode_begin_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -352,7 +353,7 @@ def _decode_begin_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_HB(buf, pos)
         pos += 3
@@ -491,7 +492,7 @@ def _decode_begin_quorum_epoch_response_v0(buf: memoryview, pos: int) -> tuple[A
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -500,7 +501,7 @@ def _decode_begin_quorum_epoch_response_v0(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -510,7 +511,7 @@ def _decode_begin_quorum_epoch_response_v0(buf: memoryview, pos: int) -> tuple[A
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch = _unpack_ihii(buf, pos)
             pos += 14
@@ -540,7 +541,7 @@ def _decode_begin_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[A
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         n = buf[pos]
         pos += 1
@@ -551,7 +552,7 @@ def _decode_begin_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -564,7 +565,7 @@ def _decode_begin_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[A
         if n * 15 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, n = _unpack_ihiiB(buf, pos)
             pos += 15
@@ -606,7 +607,7 @@ def _decode_begin_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[A
                 if n * 8 > end - pos or budget < 0:
                     raise too_many("node_endpoints", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(NodeEndpoint)
                     x2.node_id, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -617,7 +618,7 @@ def _decode_begin_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[A
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("host", stop - end)
-                    x2.host = str(buf[pos:stop], "utf-8")
+                    x2.host = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.port, n = _unpack_HB(buf, pos)
                     pos += 3

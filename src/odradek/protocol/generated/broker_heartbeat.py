@@ -10,6 +10,7 @@ from odradek.core.ids import Uuid
 from odradek.protocol.message import Buffer, Message, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -133,7 +134,7 @@ def _decode_broker_heartbeat_request_v1(buf: memoryview, pos: int) -> tuple[Any,
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("offline_log_dirs", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     (x2,) = _unpack_16s(buf, pos)
                     pos += 16
                     x2 = Uuid(x2)
@@ -179,7 +180,7 @@ def _decode_broker_heartbeat_request_v2(buf: memoryview, pos: int) -> tuple[Any,
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("offline_log_dirs", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     (x2,) = _unpack_16s(buf, pos)
                     pos += 16
                     x2 = Uuid(x2)
@@ -198,7 +199,7 @@ def _decode_broker_heartbeat_request_v2(buf: memoryview, pos: int) -> tuple[Any,
                     if n * 16 > end - pos or budget < 0:
                         raise too_many("cordoned_log_dirs", n)
                     items2 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         (x2,) = _unpack_16s(buf, pos)
                         pos += 16
                         x2 = Uuid(x2)

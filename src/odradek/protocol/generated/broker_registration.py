@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -147,7 +148,7 @@ def _decode_broker_registration_request_v0(buf: memoryview, pos: int) -> tuple[A
     stop = pos + n - 1
     if stop > end:
         raise too_short("cluster_id", stop - end)
-    m.cluster_id = str(buf[pos:stop], "utf-8")
+    m.cluster_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.incarnation_id, n = _unpack_16sB(buf, pos)
     pos += 17
@@ -161,7 +162,7 @@ def _decode_broker_registration_request_v0(buf: memoryview, pos: int) -> tuple[A
     if n * 7 > end - pos or budget < 0:
         raise too_many("listeners", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Listener)
         n = buf[pos]
         pos += 1
@@ -172,7 +173,7 @@ def _decode_broker_registration_request_v0(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -183,7 +184,7 @@ def _decode_broker_registration_request_v0(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -204,7 +205,7 @@ def _decode_broker_registration_request_v0(buf: memoryview, pos: int) -> tuple[A
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Feature)
         n = buf[pos]
         pos += 1
@@ -215,7 +216,7 @@ def _decode_broker_registration_request_v0(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -235,7 +236,7 @@ def _decode_broker_registration_request_v0(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -261,7 +262,7 @@ def _decode_broker_registration_request_v1(buf: memoryview, pos: int) -> tuple[A
     stop = pos + n - 1
     if stop > end:
         raise too_short("cluster_id", stop - end)
-    m.cluster_id = str(buf[pos:stop], "utf-8")
+    m.cluster_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.incarnation_id, n = _unpack_16sB(buf, pos)
     pos += 17
@@ -275,7 +276,7 @@ def _decode_broker_registration_request_v1(buf: memoryview, pos: int) -> tuple[A
     if n * 7 > end - pos or budget < 0:
         raise too_many("listeners", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Listener)
         n = buf[pos]
         pos += 1
@@ -286,7 +287,7 @@ def _decode_broker_registration_request_v1(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -297,7 +298,7 @@ def _decode_broker_registration_request_v1(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -318,7 +319,7 @@ def _decode_broker_registration_request_v1(buf: memoryview, pos: int) -> tuple[A
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Feature)
         n = buf[pos]
         pos += 1
@@ -329,7 +330,7 @@ def _decode_broker_registration_request_v1(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -349,7 +350,7 @@ def _decode_broker_registration_request_v1(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     m.is_migrating_zk_broker, n = _unpack_oB(buf, pos)
     pos += 2
@@ -374,7 +375,7 @@ def _decode_broker_registration_request_v2(buf: memoryview, pos: int) -> tuple[A
     stop = pos + n - 1
     if stop > end:
         raise too_short("cluster_id", stop - end)
-    m.cluster_id = str(buf[pos:stop], "utf-8")
+    m.cluster_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.incarnation_id, n = _unpack_16sB(buf, pos)
     pos += 17
@@ -388,7 +389,7 @@ def _decode_broker_registration_request_v2(buf: memoryview, pos: int) -> tuple[A
     if n * 7 > end - pos or budget < 0:
         raise too_many("listeners", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Listener)
         n = buf[pos]
         pos += 1
@@ -399,7 +400,7 @@ def _decode_broker_registration_request_v2(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -410,7 +411,7 @@ def _decode_broker_registration_request_v2(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -431,7 +432,7 @@ def _decode_broker_registration_request_v2(buf: memoryview, pos: int) -> tuple[A
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Feature)
         n = buf[pos]
         pos += 1
@@ -442,7 +443,7 @@ def _decode_broker_registration_request_v2(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -462,7 +463,7 @@ def _decode_broker_registration_request_v2(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     m.is_migrating_zk_broker, n = _unpack_oB(buf, pos)
     pos += 2
@@ -475,7 +476,7 @@ def _decode_broker_registration_request_v2(buf: memoryview, pos: int) -> tuple[A
     if n * 16 > end - pos or budget < 0:
         raise too_many("log_dirs", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (x1,) = _unpack_16s(buf, pos)
         pos += 16
         x1 = Uuid(x1)
@@ -503,7 +504,7 @@ def _decode_broker_registration_request_v3(buf: memoryview, pos: int) -> tuple[A
     stop = pos + n - 1
     if stop > end:
         raise too_short("cluster_id", stop - end)
-    m.cluster_id = str(buf[pos:stop], "utf-8")
+    m.cluster_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.incarnation_id, n = _unpack_16sB(buf, pos)
     pos += 17
@@ -517,7 +518,7 @@ def _decode_broker_registration_request_v3(buf: memoryview, pos: int) -> tuple[A
     if n * 7 > end - pos or budget < 0:
         raise too_many("listeners", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Listener)
         n = buf[pos]
         pos += 1
@@ -528,7 +529,7 @@ def _decode_broker_registration_request_v3(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -539,7 +540,7 @@ def _decode_broker_registration_request_v3(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -560,7 +561,7 @@ def _decode_broker_registration_request_v3(buf: memoryview, pos: int) -> tuple[A
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Feature)
         n = buf[pos]
         pos += 1
@@ -571,7 +572,7 @@ def _decode_broker_registration_request_v3(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -591,7 +592,7 @@ def _decode_broker_registration_request_v3(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     m.is_migrating_zk_broker, n = _unpack_oB(buf, pos)
     pos += 2
@@ -604,7 +605,7 @@ def _decode_broker_registration_request_v3(buf: memoryview, pos: int) -> tuple[A
     if n * 16 > end - pos or budget < 0:
         raise too_many("log_dirs", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (x1,) = _unpack_16s(buf, pos)
         pos += 16
         x1 = Uuid(x1)

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -182,7 +183,7 @@ def _decode_consumer_group_describe_request_v0(buf: memoryview, pos: int) -> tup
     if n > end - pos or budget < 0:
         raise too_many("group_ids", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -192,7 +193,7 @@ def _decode_consumer_group_describe_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_ids", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.group_ids = items1
@@ -255,7 +256,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
     if n * 20 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -267,7 +268,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -278,7 +279,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -289,7 +290,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.group_epoch, x1.assignment_epoch, n = _unpack_iiB(buf, pos)
         pos += 9
@@ -300,7 +301,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("assignor_name", stop - end)
-        x1.assignor_name = str(buf[pos:stop], "utf-8")
+        x1.assignor_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -313,7 +314,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
         if n * 16 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(Member)
             x2.member_type = -1
             n = buf[pos]
@@ -325,7 +326,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -337,7 +338,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("instance_id", stop - end)
-                x2.instance_id = str(buf[pos:stop], "utf-8")
+                x2.instance_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -349,7 +350,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("rack_id", stop - end)
-                x2.rack_id = str(buf[pos:stop], "utf-8")
+                x2.rack_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.member_epoch, n = _unpack_iB(buf, pos)
             pos += 5
@@ -360,7 +361,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -371,7 +372,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -384,7 +385,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
             if n > end - pos or budget < 0:
                 raise too_many("subscribed_topic_names", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -394,7 +395,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subscribed_topic_names", stop - end)
-                x3 = str(buf[pos:stop], "utf-8")
+                x3 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items3.append(x3)
             x2.subscribed_topic_names = items3
@@ -408,7 +409,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subscribed_topic_regex", stop - end)
-                x2.subscribed_topic_regex = str(buf[pos:stop], "utf-8")
+                x2.subscribed_topic_regex = buf[pos:stop].tobytes().decode()
                 pos = stop
             x3 = _new(Assignment)
             n = buf[pos]
@@ -422,7 +423,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
             if n * 19 > end - pos or budget < 0:
                 raise too_many("topic_partitions", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TopicPartitions)
                 x4.topic_id, n = _unpack_16sB(buf, pos)
                 pos += 17
@@ -434,7 +435,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic_name", stop - end)
-                x4.topic_name = str(buf[pos:stop], "utf-8")
+                x4.topic_name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -475,7 +476,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
             if n * 19 > end - pos or budget < 0:
                 raise too_many("topic_partitions", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TopicPartitions)
                 x4.topic_id, n = _unpack_16sB(buf, pos)
                 pos += 17
@@ -487,7 +488,7 @@ def _decode_consumer_group_describe_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic_name", stop - end)
-                x4.topic_name = str(buf[pos:stop], "utf-8")
+                x4.topic_name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -556,7 +557,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
     if n * 20 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -568,7 +569,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -579,7 +580,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -590,7 +591,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.group_epoch, x1.assignment_epoch, n = _unpack_iiB(buf, pos)
         pos += 9
@@ -601,7 +602,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("assignor_name", stop - end)
-        x1.assignor_name = str(buf[pos:stop], "utf-8")
+        x1.assignor_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -614,7 +615,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
         if n * 17 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(Member)
             n = buf[pos]
             pos += 1
@@ -625,7 +626,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -637,7 +638,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("instance_id", stop - end)
-                x2.instance_id = str(buf[pos:stop], "utf-8")
+                x2.instance_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -649,7 +650,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("rack_id", stop - end)
-                x2.rack_id = str(buf[pos:stop], "utf-8")
+                x2.rack_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.member_epoch, n = _unpack_iB(buf, pos)
             pos += 5
@@ -660,7 +661,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -671,7 +672,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -684,7 +685,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
             if n > end - pos or budget < 0:
                 raise too_many("subscribed_topic_names", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -694,7 +695,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subscribed_topic_names", stop - end)
-                x3 = str(buf[pos:stop], "utf-8")
+                x3 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items3.append(x3)
             x2.subscribed_topic_names = items3
@@ -708,7 +709,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subscribed_topic_regex", stop - end)
-                x2.subscribed_topic_regex = str(buf[pos:stop], "utf-8")
+                x2.subscribed_topic_regex = buf[pos:stop].tobytes().decode()
                 pos = stop
             x3 = _new(Assignment)
             n = buf[pos]
@@ -722,7 +723,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
             if n * 19 > end - pos or budget < 0:
                 raise too_many("topic_partitions", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TopicPartitions)
                 x4.topic_id, n = _unpack_16sB(buf, pos)
                 pos += 17
@@ -734,7 +735,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic_name", stop - end)
-                x4.topic_name = str(buf[pos:stop], "utf-8")
+                x4.topic_name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -775,7 +776,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
             if n * 19 > end - pos or budget < 0:
                 raise too_many("topic_partitions", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TopicPartitions)
                 x4.topic_id, n = _unpack_16sB(buf, pos)
                 pos += 17
@@ -787,7 +788,7 @@ def _decode_consumer_group_describe_response_v1(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic_name", stop - end)
-                x4.topic_name = str(buf[pos:stop], "utf-8")
+                x4.topic_name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1

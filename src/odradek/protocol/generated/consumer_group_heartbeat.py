@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -141,7 +142,7 @@ def _decode_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -152,7 +153,7 @@ def _decode_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.member_epoch, n = _unpack_iB(buf, pos)
     pos += 5
@@ -164,7 +165,7 @@ def _decode_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("instance_id", stop - end)
-        m.instance_id = str(buf[pos:stop], "utf-8")
+        m.instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -176,7 +177,7 @@ def _decode_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack_id", stop - end)
-        m.rack_id = str(buf[pos:stop], "utf-8")
+        m.rack_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.rebalance_timeout_ms, n = _unpack_iB(buf, pos)
     pos += 5
@@ -190,7 +191,7 @@ def _decode_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tu
         if n > end - pos or budget < 0:
             raise too_many("subscribed_topic_names", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -200,7 +201,7 @@ def _decode_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subscribed_topic_names", stop - end)
-            x1 = str(buf[pos:stop], "utf-8")
+            x1 = buf[pos:stop].tobytes().decode()
             pos = stop
             items1.append(x1)
         m.subscribed_topic_names = items1
@@ -214,7 +215,7 @@ def _decode_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("server_assignor", stop - end)
-        m.server_assignor = str(buf[pos:stop], "utf-8")
+        m.server_assignor = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -228,7 +229,7 @@ def _decode_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tu
         if n * 18 > end - pos or budget < 0:
             raise too_many("topic_partitions", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TopicPartitions)
             x1.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17
@@ -273,7 +274,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -284,7 +285,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.member_epoch, n = _unpack_iB(buf, pos)
     pos += 5
@@ -296,7 +297,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("instance_id", stop - end)
-        m.instance_id = str(buf[pos:stop], "utf-8")
+        m.instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -308,7 +309,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack_id", stop - end)
-        m.rack_id = str(buf[pos:stop], "utf-8")
+        m.rack_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.rebalance_timeout_ms, n = _unpack_iB(buf, pos)
     pos += 5
@@ -322,7 +323,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
         if n > end - pos or budget < 0:
             raise too_many("subscribed_topic_names", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -332,7 +333,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subscribed_topic_names", stop - end)
-            x1 = str(buf[pos:stop], "utf-8")
+            x1 = buf[pos:stop].tobytes().decode()
             pos = stop
             items1.append(x1)
         m.subscribed_topic_names = items1
@@ -346,7 +347,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("subscribed_topic_regex", stop - end)
-        m.subscribed_topic_regex = str(buf[pos:stop], "utf-8")
+        m.subscribed_topic_regex = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -358,7 +359,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("server_assignor", stop - end)
-        m.server_assignor = str(buf[pos:stop], "utf-8")
+        m.server_assignor = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -372,7 +373,7 @@ def _decode_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tu
         if n * 18 > end - pos or budget < 0:
             raise too_many("topic_partitions", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TopicPartitions)
             x1.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17
@@ -628,7 +629,7 @@ def _decode_consumer_group_heartbeat_response_v0(buf: memoryview, pos: int) -> t
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -640,7 +641,7 @@ def _decode_consumer_group_heartbeat_response_v0(buf: memoryview, pos: int) -> t
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        m.member_id = str(buf[pos:stop], "utf-8")
+        m.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.member_epoch, m.heartbeat_interval_ms, n = _unpack_iib(buf, pos)
     pos += 9
@@ -659,7 +660,7 @@ def _decode_consumer_group_heartbeat_response_v0(buf: memoryview, pos: int) -> t
         if n * 18 > end - pos or budget < 0:
             raise too_many("topic_partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TopicPartitions)
             x2.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     null_field,
     string_length_rest,
@@ -438,7 +439,7 @@ def _decode_consumer_group_metadata_key_v0(buf: memoryview, pos: int) -> tuple[A
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -525,7 +526,7 @@ def _decode_consumer_group_partition_metadata_key_v0(buf: memoryview, pos: int) 
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -563,7 +564,7 @@ def _decode_consumer_group_partition_metadata_value_v0(buf: memoryview, pos: int
     if n * 23 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicMetadata)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -575,7 +576,7 @@ def _decode_consumer_group_partition_metadata_value_v0(buf: memoryview, pos: int
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.num_partitions, n = _unpack_iB(buf, pos)
         pos += 5
@@ -588,7 +589,7 @@ def _decode_consumer_group_partition_metadata_value_v0(buf: memoryview, pos: int
         if n * 6 > end - pos or budget < 0:
             raise too_many("partition_metadata", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionMetadata)
             x2.partition, n = _unpack_iB(buf, pos)
             pos += 5
@@ -601,7 +602,7 @@ def _decode_consumer_group_partition_metadata_value_v0(buf: memoryview, pos: int
             if n > end - pos or budget < 0:
                 raise too_many("racks", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -611,7 +612,7 @@ def _decode_consumer_group_partition_metadata_value_v0(buf: memoryview, pos: int
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("racks", stop - end)
-                x3 = str(buf[pos:stop], "utf-8")
+                x3 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items3.append(x3)
             x2.racks = items3
@@ -714,7 +715,7 @@ def _decode_consumer_group_member_metadata_key_v0(buf: memoryview, pos: int) -> 
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -723,7 +724,7 @@ def _decode_consumer_group_member_metadata_key_v0(buf: memoryview, pos: int) -> 
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -764,7 +765,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("instance_id", stop - end)
-        m.instance_id = str(buf[pos:stop], "utf-8")
+        m.instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -776,7 +777,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack_id", stop - end)
-        m.rack_id = str(buf[pos:stop], "utf-8")
+        m.rack_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -787,7 +788,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_id", stop - end)
-    m.client_id = str(buf[pos:stop], "utf-8")
+    m.client_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -798,7 +799,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_host", stop - end)
-    m.client_host = str(buf[pos:stop], "utf-8")
+    m.client_host = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -811,7 +812,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
     if n > end - pos or budget < 0:
         raise too_many("subscribed_topic_names", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -821,7 +822,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("subscribed_topic_names", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.subscribed_topic_names = items1
@@ -835,7 +836,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("subscribed_topic_regex", stop - end)
-        m.subscribed_topic_regex = str(buf[pos:stop], "utf-8")
+        m.subscribed_topic_regex = buf[pos:stop].tobytes().decode()
         pos = stop
     m.rebalance_timeout_ms, n = _unpack_iB(buf, pos)
     pos += 5
@@ -847,7 +848,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("server_assignor", stop - end)
-        m.server_assignor = str(buf[pos:stop], "utf-8")
+        m.server_assignor = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -879,7 +880,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
                     if n * 3 > end - pos or budget < 0:
                         raise too_many("supported_protocols", n)
                     items3 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         x3 = _new(ClassicProtocol)
                         n = buf[pos]
                         pos += 1
@@ -890,7 +891,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("name", stop - end)
-                        x3.name = str(buf[pos:stop], "utf-8")
+                        x3.name = buf[pos:stop].tobytes().decode()
                         pos = stop
                         n = buf[pos]
                         pos += 1
@@ -1063,7 +1064,7 @@ def _decode_consumer_group_target_assignment_metadata_key_v0(buf: memoryview, po
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -1150,7 +1151,7 @@ def _decode_consumer_group_target_assignment_member_key_v0(buf: memoryview, pos:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -1159,7 +1160,7 @@ def _decode_consumer_group_target_assignment_member_key_v0(buf: memoryview, pos:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -1200,7 +1201,7 @@ def _decode_consumer_group_target_assignment_member_value_v0(buf: memoryview, po
     if n * 18 > end - pos or budget < 0:
         raise too_many("topic_partitions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartition)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -1279,7 +1280,7 @@ def _decode_consumer_group_current_member_assignment_key_v0(buf: memoryview, pos
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -1288,7 +1289,7 @@ def _decode_consumer_group_current_member_assignment_key_v0(buf: memoryview, pos
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -1329,7 +1330,7 @@ def _decode_consumer_group_current_member_assignment_value_v0(buf: memoryview, p
     if n * 18 > end - pos or budget < 0:
         raise too_many("assigned_partitions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartitions)
         x1.assignment_epochs = None
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1391,7 +1392,7 @@ def _decode_consumer_group_current_member_assignment_value_v0(buf: memoryview, p
     if n * 18 > end - pos or budget < 0:
         raise too_many("partitions_pending_revocation", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartitions)
         x1.assignment_epochs = None
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1546,7 +1547,7 @@ def _decode_consumer_group_regular_expression_key_v0(buf: memoryview, pos: int) 
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -1555,7 +1556,7 @@ def _decode_consumer_group_regular_expression_key_v0(buf: memoryview, pos: int) 
     stop = pos + n
     if stop > end:
         raise too_short("regular_expression", stop - end)
-    m.regular_expression = str(buf[pos:stop], "utf-8")
+    m.regular_expression = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -1596,7 +1597,7 @@ def _decode_consumer_group_regular_expression_value_v0(buf: memoryview, pos: int
     if n > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -1606,7 +1607,7 @@ def _decode_consumer_group_regular_expression_value_v0(buf: memoryview, pos: int
         stop = pos + n - 1
         if stop > end:
             raise too_short("topics", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.topics = items1

@@ -11,6 +11,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     too_many,
     too_short,
@@ -133,7 +134,7 @@ def _decode_consumer_protocol_subscription_v0(buf: memoryview, pos: int) -> tupl
     if n * 2 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -141,7 +142,7 @@ def _decode_consumer_protocol_subscription_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("topics", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.topics = items1
@@ -173,7 +174,7 @@ def _decode_consumer_protocol_subscription_v1(buf: memoryview, pos: int) -> tupl
     if n * 2 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -181,7 +182,7 @@ def _decode_consumer_protocol_subscription_v1(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("topics", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.topics = items1
@@ -203,7 +204,7 @@ def _decode_consumer_protocol_subscription_v1(buf: memoryview, pos: int) -> tupl
     if n * 6 > end - pos or budget < 0:
         raise too_many("owned_partitions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartition)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -212,7 +213,7 @@ def _decode_consumer_protocol_subscription_v1(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -243,7 +244,7 @@ def _decode_consumer_protocol_subscription_v2(buf: memoryview, pos: int) -> tupl
     if n * 2 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -251,7 +252,7 @@ def _decode_consumer_protocol_subscription_v2(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("topics", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.topics = items1
@@ -273,7 +274,7 @@ def _decode_consumer_protocol_subscription_v2(buf: memoryview, pos: int) -> tupl
     if n * 6 > end - pos or budget < 0:
         raise too_many("owned_partitions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartition)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -282,7 +283,7 @@ def _decode_consumer_protocol_subscription_v2(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -314,7 +315,7 @@ def _decode_consumer_protocol_subscription_v3(buf: memoryview, pos: int) -> tupl
     if n * 2 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -322,7 +323,7 @@ def _decode_consumer_protocol_subscription_v3(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("topics", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.topics = items1
@@ -344,7 +345,7 @@ def _decode_consumer_protocol_subscription_v3(buf: memoryview, pos: int) -> tupl
     if n * 6 > end - pos or budget < 0:
         raise too_many("owned_partitions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartition)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -353,7 +354,7 @@ def _decode_consumer_protocol_subscription_v3(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -375,7 +376,7 @@ def _decode_consumer_protocol_subscription_v3(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("rack_id", stop - end)
-        m.rack_id = str(buf[pos:stop], "utf-8")
+        m.rack_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -508,7 +509,7 @@ def _decode_consumer_protocol_assignment_v0(buf: memoryview, pos: int) -> tuple[
     if n * 6 > end - pos or budget < 0:
         raise too_many("assigned_partitions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartition)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -517,7 +518,7 @@ def _decode_consumer_protocol_assignment_v0(buf: memoryview, pos: int) -> tuple[
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -593,7 +594,7 @@ def _decode_sticky_assignor_user_data_v0(buf: memoryview, pos: int) -> tuple[Any
     if n * 6 > end - pos or budget < 0:
         raise too_many("previous_assignment", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartitions)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -602,7 +603,7 @@ def _decode_sticky_assignor_user_data_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -632,7 +633,7 @@ def _decode_sticky_assignor_user_data_v1(buf: memoryview, pos: int) -> tuple[Any
     if n * 6 > end - pos or budget < 0:
         raise too_many("previous_assignment", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartitions)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -641,7 +642,7 @@ def _decode_sticky_assignor_user_data_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4

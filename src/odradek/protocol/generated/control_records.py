@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -300,7 +301,7 @@ def _decode_leader_change_message_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 5 > end - pos or budget < 0:
         raise too_many("voters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(LeaderChangeMessageVoter)
         x1.voter_directory_id = ZERO_UUID
         x1.voter_id, n = _unpack_iB(buf, pos)
@@ -322,7 +323,7 @@ def _decode_leader_change_message_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 5 > end - pos or budget < 0:
         raise too_many("granting_voters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(LeaderChangeMessageVoter)
         x1.voter_directory_id = ZERO_UUID
         x1.voter_id, n = _unpack_iB(buf, pos)
@@ -357,7 +358,7 @@ def _decode_leader_change_message_v1(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 21 > end - pos or budget < 0:
         raise too_many("voters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(LeaderChangeMessageVoter)
         x1.voter_id, x1.voter_directory_id, n = _unpack_i16sB(buf, pos)
         pos += 21
@@ -379,7 +380,7 @@ def _decode_leader_change_message_v1(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 21 > end - pos or budget < 0:
         raise too_many("granting_voters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(LeaderChangeMessageVoter)
         x1.voter_id, x1.voter_directory_id, n = _unpack_i16sB(buf, pos)
         pos += 21
@@ -592,7 +593,7 @@ def _decode_voters_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 27 > end - pos or budget < 0:
         raise too_many("voters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(VotersRecordVoter)
         x1.voter_id, x1.voter_directory_id, n = _unpack_i16sB(buf, pos)
         pos += 21
@@ -606,7 +607,7 @@ def _decode_voters_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 5 > end - pos or budget < 0:
             raise too_many("endpoints", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(Endpoint)
             n = buf[pos]
             pos += 1
@@ -617,7 +618,7 @@ def _decode_voters_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -628,7 +629,7 @@ def _decode_voters_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.port, n = _unpack_HB(buf, pos)
             pos += 3

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -131,7 +132,7 @@ def _decode_controller_registration_request_v0(buf: memoryview, pos: int) -> tup
     if n * 7 > end - pos or budget < 0:
         raise too_many("listeners", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Listener)
         n = buf[pos]
         pos += 1
@@ -142,7 +143,7 @@ def _decode_controller_registration_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -153,7 +154,7 @@ def _decode_controller_registration_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -174,7 +175,7 @@ def _decode_controller_registration_request_v0(buf: memoryview, pos: int) -> tup
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Feature)
         n = buf[pos]
         pos += 1
@@ -185,7 +186,7 @@ def _decode_controller_registration_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -282,7 +283,7 @@ def _decode_controller_registration_response_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

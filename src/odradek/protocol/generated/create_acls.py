@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -128,7 +129,7 @@ def _decode_create_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 9 > end - pos or budget < 0:
         raise too_many("creations", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AclCreation)
         x1.resource_pattern_type = 3
         x1.resource_type, n = _unpack_bh(buf, pos)
@@ -138,7 +139,7 @@ def _decode_create_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -147,7 +148,7 @@ def _decode_create_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("principal", stop - end)
-        x1.principal = str(buf[pos:stop], "utf-8")
+        x1.principal = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -156,7 +157,7 @@ def _decode_create_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.operation, x1.permission_type = _unpack_bb(buf, pos)
         pos += 2
@@ -179,7 +180,7 @@ def _decode_create_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 10 > end - pos or budget < 0:
         raise too_many("creations", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AclCreation)
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -188,7 +189,7 @@ def _decode_create_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.resource_pattern_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -197,7 +198,7 @@ def _decode_create_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("principal", stop - end)
-        x1.principal = str(buf[pos:stop], "utf-8")
+        x1.principal = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -206,7 +207,7 @@ def _decode_create_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.operation, x1.permission_type = _unpack_bb(buf, pos)
         pos += 2
@@ -232,7 +233,7 @@ def _decode_create_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 8 > end - pos or budget < 0:
         raise too_many("creations", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AclCreation)
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -243,7 +244,7 @@ def _decode_create_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.resource_pattern_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -254,7 +255,7 @@ def _decode_create_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal", stop - end)
-        x1.principal = str(buf[pos:stop], "utf-8")
+        x1.principal = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -265,7 +266,7 @@ def _decode_create_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.operation, x1.permission_type, n = _unpack_bbB(buf, pos)
         pos += 3
@@ -391,7 +392,7 @@ def _decode_create_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 4 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AclCreationResult)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -401,7 +402,7 @@ def _decode_create_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -425,7 +426,7 @@ def _decode_create_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 4 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AclCreationResult)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -437,7 +438,7 @@ def _decode_create_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

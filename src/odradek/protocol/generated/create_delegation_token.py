@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -129,7 +130,7 @@ def _decode_create_delegation_token_request_v0(buf: memoryview, pos: int) -> tup
     if n * 4 > end - pos or budget < 0:
         raise too_many("renewers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableRenewers)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -138,7 +139,7 @@ def _decode_create_delegation_token_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n
         if stop > end:
             raise too_short("principal_type", stop - end)
-        x1.principal_type = str(buf[pos:stop], "utf-8")
+        x1.principal_type = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -147,7 +148,7 @@ def _decode_create_delegation_token_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n
         if stop > end:
             raise too_short("principal_name", stop - end)
-        x1.principal_name = str(buf[pos:stop], "utf-8")
+        x1.principal_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -175,7 +176,7 @@ def _decode_create_delegation_token_request_v2(buf: memoryview, pos: int) -> tup
     if n * 3 > end - pos or budget < 0:
         raise too_many("renewers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableRenewers)
         n = buf[pos]
         pos += 1
@@ -186,7 +187,7 @@ def _decode_create_delegation_token_request_v2(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_type", stop - end)
-        x1.principal_type = str(buf[pos:stop], "utf-8")
+        x1.principal_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -197,7 +198,7 @@ def _decode_create_delegation_token_request_v2(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_name", stop - end)
-        x1.principal_name = str(buf[pos:stop], "utf-8")
+        x1.principal_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -230,7 +231,7 @@ def _decode_create_delegation_token_request_v3(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("owner_principal_type", stop - end)
-        m.owner_principal_type = str(buf[pos:stop], "utf-8")
+        m.owner_principal_type = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -242,7 +243,7 @@ def _decode_create_delegation_token_request_v3(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("owner_principal_name", stop - end)
-        m.owner_principal_name = str(buf[pos:stop], "utf-8")
+        m.owner_principal_name = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -255,7 +256,7 @@ def _decode_create_delegation_token_request_v3(buf: memoryview, pos: int) -> tup
     if n * 3 > end - pos or budget < 0:
         raise too_many("renewers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableRenewers)
         n = buf[pos]
         pos += 1
@@ -266,7 +267,7 @@ def _decode_create_delegation_token_request_v3(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_type", stop - end)
-        x1.principal_type = str(buf[pos:stop], "utf-8")
+        x1.principal_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -277,7 +278,7 @@ def _decode_create_delegation_token_request_v3(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_name", stop - end)
-        x1.principal_name = str(buf[pos:stop], "utf-8")
+        x1.principal_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -434,7 +435,7 @@ def _decode_create_delegation_token_response_v0(buf: memoryview, pos: int) -> tu
     stop = pos + n
     if stop > end:
         raise too_short("principal_type", stop - end)
-    m.principal_type = str(buf[pos:stop], "utf-8")
+    m.principal_type = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -443,7 +444,7 @@ def _decode_create_delegation_token_response_v0(buf: memoryview, pos: int) -> tu
     stop = pos + n
     if stop > end:
         raise too_short("principal_name", stop - end)
-    m.principal_name = str(buf[pos:stop], "utf-8")
+    m.principal_name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms, n = _unpack_qqqh(buf, pos)
     pos += 26
@@ -452,7 +453,7 @@ def _decode_create_delegation_token_response_v0(buf: memoryview, pos: int) -> tu
     stop = pos + n
     if stop > end:
         raise too_short("token_id", stop - end)
-    m.token_id = str(buf[pos:stop], "utf-8")
+    m.token_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -484,7 +485,7 @@ def _decode_create_delegation_token_response_v2(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("principal_type", stop - end)
-    m.principal_type = str(buf[pos:stop], "utf-8")
+    m.principal_type = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -495,7 +496,7 @@ def _decode_create_delegation_token_response_v2(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("principal_name", stop - end)
-    m.principal_name = str(buf[pos:stop], "utf-8")
+    m.principal_name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms, n = _unpack_qqqB(buf, pos)
     pos += 25
@@ -506,7 +507,7 @@ def _decode_create_delegation_token_response_v2(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("token_id", stop - end)
-    m.token_id = str(buf[pos:stop], "utf-8")
+    m.token_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -541,7 +542,7 @@ def _decode_create_delegation_token_response_v3(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("principal_type", stop - end)
-    m.principal_type = str(buf[pos:stop], "utf-8")
+    m.principal_type = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -552,7 +553,7 @@ def _decode_create_delegation_token_response_v3(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("principal_name", stop - end)
-    m.principal_name = str(buf[pos:stop], "utf-8")
+    m.principal_name = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -563,7 +564,7 @@ def _decode_create_delegation_token_response_v3(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("token_requester_principal_type", stop - end)
-    m.token_requester_principal_type = str(buf[pos:stop], "utf-8")
+    m.token_requester_principal_type = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -574,7 +575,7 @@ def _decode_create_delegation_token_response_v3(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("token_requester_principal_name", stop - end)
-    m.token_requester_principal_name = str(buf[pos:stop], "utf-8")
+    m.token_requester_principal_name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms, n = _unpack_qqqB(buf, pos)
     pos += 25
@@ -585,7 +586,7 @@ def _decode_create_delegation_token_response_v3(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("token_id", stop - end)
-    m.token_id = str(buf[pos:stop], "utf-8")
+    m.token_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1

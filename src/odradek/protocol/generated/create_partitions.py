@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -134,7 +135,7 @@ def _decode_create_partitions_request_v0(buf: memoryview, pos: int) -> tuple[Any
     if n * 10 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatePartitionsTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -143,7 +144,7 @@ def _decode_create_partitions_request_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.count, n = _unpack_ii(buf, pos)
         pos += 8
@@ -154,7 +155,7 @@ def _decode_create_partitions_request_v0(buf: memoryview, pos: int) -> tuple[Any
             if n * 4 > end - pos or budget < 0:
                 raise too_many("assignments", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(CreatePartitionsAssignment)
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
@@ -192,7 +193,7 @@ def _decode_create_partitions_request_v2(buf: memoryview, pos: int) -> tuple[Any
     if n * 7 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatePartitionsTopic)
         n = buf[pos]
         pos += 1
@@ -203,7 +204,7 @@ def _decode_create_partitions_request_v2(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.count, n = _unpack_iB(buf, pos)
         pos += 5
@@ -217,7 +218,7 @@ def _decode_create_partitions_request_v2(buf: memoryview, pos: int) -> tuple[Any
             if n * 2 > end - pos or budget < 0:
                 raise too_many("assignments", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(CreatePartitionsAssignment)
                 n = buf[pos]
                 pos += 1
@@ -354,7 +355,7 @@ def _decode_create_partitions_response_v0(buf: memoryview, pos: int) -> tuple[An
     if n * 6 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatePartitionsTopicResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -363,7 +364,7 @@ def _decode_create_partitions_response_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -373,7 +374,7 @@ def _decode_create_partitions_response_v0(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -397,7 +398,7 @@ def _decode_create_partitions_response_v2(buf: memoryview, pos: int) -> tuple[An
     if n * 5 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatePartitionsTopicResult)
         n = buf[pos]
         pos += 1
@@ -408,7 +409,7 @@ def _decode_create_partitions_response_v2(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -420,7 +421,7 @@ def _decode_create_partitions_response_v2(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

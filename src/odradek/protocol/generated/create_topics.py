@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -199,7 +200,7 @@ def _decode_create_topics_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 16 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -208,7 +209,7 @@ def _decode_create_topics_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.num_partitions, x1.replication_factor, n = _unpack_ihi(buf, pos)
         pos += 10
@@ -218,7 +219,7 @@ def _decode_create_topics_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 8 > end - pos or budget < 0:
             raise too_many("assignments", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(CreatableReplicaAssignment)
             x2.partition_index, n = _unpack_ii(buf, pos)
             pos += 8
@@ -240,7 +241,7 @@ def _decode_create_topics_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 4 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(CreatableTopicConfig)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -249,7 +250,7 @@ def _decode_create_topics_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -259,7 +260,7 @@ def _decode_create_topics_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -285,7 +286,7 @@ def _decode_create_topics_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 16 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -294,7 +295,7 @@ def _decode_create_topics_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.num_partitions, x1.replication_factor, n = _unpack_ihi(buf, pos)
         pos += 10
@@ -304,7 +305,7 @@ def _decode_create_topics_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 8 > end - pos or budget < 0:
             raise too_many("assignments", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(CreatableReplicaAssignment)
             x2.partition_index, n = _unpack_ii(buf, pos)
             pos += 8
@@ -326,7 +327,7 @@ def _decode_create_topics_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 4 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(CreatableTopicConfig)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -335,7 +336,7 @@ def _decode_create_topics_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -345,7 +346,7 @@ def _decode_create_topics_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -374,7 +375,7 @@ def _decode_create_topics_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 10 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableTopic)
         n = buf[pos]
         pos += 1
@@ -385,7 +386,7 @@ def _decode_create_topics_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.num_partitions, x1.replication_factor, n = _unpack_ihB(buf, pos)
         pos += 7
@@ -398,7 +399,7 @@ def _decode_create_topics_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 6 > end - pos or budget < 0:
             raise too_many("assignments", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(CreatableReplicaAssignment)
             x2.partition_index, n = _unpack_iB(buf, pos)
             pos += 5
@@ -431,7 +432,7 @@ def _decode_create_topics_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 3 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(CreatableTopicConfig)
             n = buf[pos]
             pos += 1
@@ -442,7 +443,7 @@ def _decode_create_topics_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -454,7 +455,7 @@ def _decode_create_topics_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -657,7 +658,7 @@ def _decode_create_topics_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 4 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableTopicResult)
         x1.topic_id = ZERO_UUID
         x1.error_message = ''
@@ -672,7 +673,7 @@ def _decode_create_topics_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (x1.error_code,) = _unpack_h(buf, pos)
         pos += 2
@@ -696,7 +697,7 @@ def _decode_create_topics_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableTopicResult)
         x1.topic_id = ZERO_UUID
         x1.topic_config_error_code = 0
@@ -710,7 +711,7 @@ def _decode_create_topics_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -720,7 +721,7 @@ def _decode_create_topics_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -741,7 +742,7 @@ def _decode_create_topics_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableTopicResult)
         x1.topic_id = ZERO_UUID
         x1.topic_config_error_code = 0
@@ -755,7 +756,7 @@ def _decode_create_topics_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -765,7 +766,7 @@ def _decode_create_topics_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -789,7 +790,7 @@ def _decode_create_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 12 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableTopicResult)
         x1.topic_id = ZERO_UUID
         x1.topic_config_error_code = 0
@@ -802,7 +803,7 @@ def _decode_create_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -814,7 +815,7 @@ def _decode_create_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.num_partitions, x1.replication_factor, n = _unpack_ihB(buf, pos)
         pos += 7
@@ -828,7 +829,7 @@ def _decode_create_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
             if n * 6 > end - pos or budget < 0:
                 raise too_many("configs", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(CreatableTopicConfigs)
                 n = buf[pos]
                 pos += 1
@@ -839,7 +840,7 @@ def _decode_create_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x2.name = str(buf[pos:stop], "utf-8")
+                x2.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -851,7 +852,7 @@ def _decode_create_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("value", stop - end)
-                    x2.value = str(buf[pos:stop], "utf-8")
+                    x2.value = buf[pos:stop].tobytes().decode()
                     pos = stop
                 x2.read_only, x2.config_source, x2.is_sensitive, n = _unpack_oboB(buf, pos)
                 pos += 4
@@ -909,7 +910,7 @@ def _decode_create_topics_response_v7(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 28 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(CreatableTopicResult)
         x1.topic_config_error_code = 0
         n = buf[pos]
@@ -921,7 +922,7 @@ def _decode_create_topics_response_v7(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.topic_id, x1.error_code, n = _unpack_16shB(buf, pos)
         pos += 19
@@ -934,7 +935,7 @@ def _decode_create_topics_response_v7(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.num_partitions, x1.replication_factor, n = _unpack_ihB(buf, pos)
         pos += 7
@@ -948,7 +949,7 @@ def _decode_create_topics_response_v7(buf: memoryview, pos: int) -> tuple[Any, i
             if n * 6 > end - pos or budget < 0:
                 raise too_many("configs", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(CreatableTopicConfigs)
                 n = buf[pos]
                 pos += 1
@@ -959,7 +960,7 @@ def _decode_create_topics_response_v7(buf: memoryview, pos: int) -> tuple[Any, i
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x2.name = str(buf[pos:stop], "utf-8")
+                x2.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -971,7 +972,7 @@ def _decode_create_topics_response_v7(buf: memoryview, pos: int) -> tuple[Any, i
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("value", stop - end)
-                    x2.value = str(buf[pos:stop], "utf-8")
+                    x2.value = buf[pos:stop].tobytes().decode()
                     pos = stop
                 x2.read_only, x2.config_source, x2.is_sensitive, n = _unpack_oboB(buf, pos)
                 pos += 4

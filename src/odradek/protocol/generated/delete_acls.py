@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -159,7 +160,7 @@ def _decode_delete_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 9 > end - pos or budget < 0:
         raise too_many("filters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteAclsFilter)
         x1.pattern_type_filter = 3
         x1.resource_type_filter, n = _unpack_bh(buf, pos)
@@ -170,7 +171,7 @@ def _decode_delete_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n
             if stop > end:
                 raise too_short("resource_name_filter", stop - end)
-            x1.resource_name_filter = str(buf[pos:stop], "utf-8")
+            x1.resource_name_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -180,7 +181,7 @@ def _decode_delete_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n
             if stop > end:
                 raise too_short("principal_filter", stop - end)
-            x1.principal_filter = str(buf[pos:stop], "utf-8")
+            x1.principal_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -190,7 +191,7 @@ def _decode_delete_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n
             if stop > end:
                 raise too_short("host_filter", stop - end)
-            x1.host_filter = str(buf[pos:stop], "utf-8")
+            x1.host_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.operation, x1.permission_type = _unpack_bb(buf, pos)
         pos += 2
@@ -213,7 +214,7 @@ def _decode_delete_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 10 > end - pos or budget < 0:
         raise too_many("filters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteAclsFilter)
         x1.resource_type_filter, n = _unpack_bh(buf, pos)
         pos += 3
@@ -223,7 +224,7 @@ def _decode_delete_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n
             if stop > end:
                 raise too_short("resource_name_filter", stop - end)
-            x1.resource_name_filter = str(buf[pos:stop], "utf-8")
+            x1.resource_name_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.pattern_type_filter, n = _unpack_bh(buf, pos)
         pos += 3
@@ -233,7 +234,7 @@ def _decode_delete_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n
             if stop > end:
                 raise too_short("principal_filter", stop - end)
-            x1.principal_filter = str(buf[pos:stop], "utf-8")
+            x1.principal_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -243,7 +244,7 @@ def _decode_delete_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n
             if stop > end:
                 raise too_short("host_filter", stop - end)
-            x1.host_filter = str(buf[pos:stop], "utf-8")
+            x1.host_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.operation, x1.permission_type = _unpack_bb(buf, pos)
         pos += 2
@@ -269,7 +270,7 @@ def _decode_delete_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 8 > end - pos or budget < 0:
         raise too_many("filters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteAclsFilter)
         x1.resource_type_filter, n = _unpack_bB(buf, pos)
         pos += 2
@@ -281,7 +282,7 @@ def _decode_delete_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("resource_name_filter", stop - end)
-            x1.resource_name_filter = str(buf[pos:stop], "utf-8")
+            x1.resource_name_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.pattern_type_filter, n = _unpack_bB(buf, pos)
         pos += 2
@@ -293,7 +294,7 @@ def _decode_delete_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal_filter", stop - end)
-            x1.principal_filter = str(buf[pos:stop], "utf-8")
+            x1.principal_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -305,7 +306,7 @@ def _decode_delete_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("host_filter", stop - end)
-            x1.host_filter = str(buf[pos:stop], "utf-8")
+            x1.host_filter = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.operation, x1.permission_type, n = _unpack_bbB(buf, pos)
         pos += 3
@@ -461,7 +462,7 @@ def _decode_delete_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 8 > end - pos or budget < 0:
         raise too_many("filter_results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteAclsFilterResult)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -471,7 +472,7 @@ def _decode_delete_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -481,7 +482,7 @@ def _decode_delete_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 13 > end - pos or budget < 0:
             raise too_many("matching_acls", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DeleteAclsMatchingAcl)
             x2.pattern_type = 3
             x2.error_code, n = _unpack_hh(buf, pos)
@@ -492,7 +493,7 @@ def _decode_delete_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
                 stop = pos + n
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.resource_type, n = _unpack_bh(buf, pos)
             pos += 3
@@ -501,7 +502,7 @@ def _decode_delete_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("resource_name", stop - end)
-            x2.resource_name = str(buf[pos:stop], "utf-8")
+            x2.resource_name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -510,7 +511,7 @@ def _decode_delete_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("principal", stop - end)
-            x2.principal = str(buf[pos:stop], "utf-8")
+            x2.principal = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -519,7 +520,7 @@ def _decode_delete_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.operation, x2.permission_type = _unpack_bb(buf, pos)
             pos += 2
@@ -545,7 +546,7 @@ def _decode_delete_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 8 > end - pos or budget < 0:
         raise too_many("filter_results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteAclsFilterResult)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -555,7 +556,7 @@ def _decode_delete_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -565,7 +566,7 @@ def _decode_delete_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 14 > end - pos or budget < 0:
             raise too_many("matching_acls", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DeleteAclsMatchingAcl)
             x2.error_code, n = _unpack_hh(buf, pos)
             pos += 4
@@ -575,7 +576,7 @@ def _decode_delete_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
                 stop = pos + n
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.resource_type, n = _unpack_bh(buf, pos)
             pos += 3
@@ -584,7 +585,7 @@ def _decode_delete_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("resource_name", stop - end)
-            x2.resource_name = str(buf[pos:stop], "utf-8")
+            x2.resource_name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.pattern_type, n = _unpack_bh(buf, pos)
             pos += 3
@@ -593,7 +594,7 @@ def _decode_delete_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("principal", stop - end)
-            x2.principal = str(buf[pos:stop], "utf-8")
+            x2.principal = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -602,7 +603,7 @@ def _decode_delete_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.operation, x2.permission_type = _unpack_bb(buf, pos)
             pos += 2
@@ -631,7 +632,7 @@ def _decode_delete_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 5 > end - pos or budget < 0:
         raise too_many("filter_results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteAclsFilterResult)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -643,7 +644,7 @@ def _decode_delete_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -656,7 +657,7 @@ def _decode_delete_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 11 > end - pos or budget < 0:
             raise too_many("matching_acls", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DeleteAclsMatchingAcl)
             x2.error_code, n = _unpack_hB(buf, pos)
             pos += 3
@@ -668,7 +669,7 @@ def _decode_delete_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.resource_type, n = _unpack_bB(buf, pos)
             pos += 2
@@ -679,7 +680,7 @@ def _decode_delete_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("resource_name", stop - end)
-            x2.resource_name = str(buf[pos:stop], "utf-8")
+            x2.resource_name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.pattern_type, n = _unpack_bB(buf, pos)
             pos += 2
@@ -690,7 +691,7 @@ def _decode_delete_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal", stop - end)
-            x2.principal = str(buf[pos:stop], "utf-8")
+            x2.principal = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -701,7 +702,7 @@ def _decode_delete_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.operation, x2.permission_type, n = _unpack_bbB(buf, pos)
             pos += 3

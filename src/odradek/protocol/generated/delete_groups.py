@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -96,7 +97,7 @@ def _decode_delete_groups_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 2 > end - pos or budget < 0:
         raise too_many("groups_names", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -104,7 +105,7 @@ def _decode_delete_groups_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("groups_names", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.groups_names = items1
@@ -127,7 +128,7 @@ def _decode_delete_groups_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
     if n > end - pos or budget < 0:
         raise too_many("groups_names", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -137,7 +138,7 @@ def _decode_delete_groups_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("groups_names", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.groups_names = items1
@@ -210,7 +211,7 @@ def _decode_delete_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 4 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeletableGroupResult)
         x1.error_message = None
         (n,) = _unpack_h(buf, pos)
@@ -220,7 +221,7 @@ def _decode_delete_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (x1.error_code,) = _unpack_h(buf, pos)
         pos += 2
@@ -246,7 +247,7 @@ def _decode_delete_groups_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 4 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeletableGroupResult)
         x1.error_message = None
         n = buf[pos]
@@ -258,7 +259,7 @@ def _decode_delete_groups_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -292,7 +293,7 @@ def _decode_delete_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 5 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeletableGroupResult)
         n = buf[pos]
         pos += 1
@@ -303,7 +304,7 @@ def _decode_delete_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -315,7 +316,7 @@ def _decode_delete_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

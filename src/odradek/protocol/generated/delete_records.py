@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -148,7 +149,7 @@ def _decode_delete_records_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteRecordsTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -157,7 +158,7 @@ def _decode_delete_records_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -167,7 +168,7 @@ def _decode_delete_records_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 12 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DeleteRecordsPartition)
             x2.partition_index, x2.offset = _unpack_iq(buf, pos)
             pos += 12
@@ -198,7 +199,7 @@ def _decode_delete_records_request_v2(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteRecordsTopic)
         n = buf[pos]
         pos += 1
@@ -209,7 +210,7 @@ def _decode_delete_records_request_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -222,7 +223,7 @@ def _decode_delete_records_request_v2(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 13 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DeleteRecordsPartition)
             x2.partition_index, x2.offset, n = _unpack_iqB(buf, pos)
             pos += 13
@@ -329,7 +330,7 @@ def _decode_delete_records_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteRecordsTopicResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -338,7 +339,7 @@ def _decode_delete_records_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -348,7 +349,7 @@ def _decode_delete_records_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DeleteRecordsPartitionResult)
             x2.partition_index, x2.low_watermark, x2.error_code = _unpack_iqh(buf, pos)
             pos += 14
@@ -377,7 +378,7 @@ def _decode_delete_records_response_v2(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteRecordsTopicResult)
         n = buf[pos]
         pos += 1
@@ -388,7 +389,7 @@ def _decode_delete_records_response_v2(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -401,7 +402,7 @@ def _decode_delete_records_response_v2(buf: memoryview, pos: int) -> tuple[Any, 
         if n * 15 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DeleteRecordsPartitionResult)
             x2.partition_index, x2.low_watermark, x2.error_code, n = _unpack_iqhB(buf, pos)
             pos += 15

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -116,7 +117,7 @@ def _decode_delete_share_group_offsets_request_v0(buf: memoryview, pos: int) -> 
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -129,7 +130,7 @@ def _decode_delete_share_group_offsets_request_v0(buf: memoryview, pos: int) -> 
     if n * 2 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteShareGroupOffsetsRequestTopic)
         n = buf[pos]
         pos += 1
@@ -140,7 +141,7 @@ def _decode_delete_share_group_offsets_request_v0(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -216,7 +217,7 @@ def _decode_delete_share_group_offsets_response_v0(buf: memoryview, pos: int) ->
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -229,7 +230,7 @@ def _decode_delete_share_group_offsets_response_v0(buf: memoryview, pos: int) ->
     if n * 21 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteShareGroupOffsetsResponseTopic)
         n = buf[pos]
         pos += 1
@@ -240,7 +241,7 @@ def _decode_delete_share_group_offsets_response_v0(buf: memoryview, pos: int) ->
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.topic_id, x1.error_code, n = _unpack_16shB(buf, pos)
         pos += 19
@@ -253,7 +254,7 @@ def _decode_delete_share_group_offsets_response_v0(buf: memoryview, pos: int) ->
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

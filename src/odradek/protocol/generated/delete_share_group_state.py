@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -140,7 +141,7 @@ def _decode_delete_share_group_state_request_v0(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -153,7 +154,7 @@ def _decode_delete_share_group_state_request_v0(buf: memoryview, pos: int) -> tu
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteStateData)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -167,7 +168,7 @@ def _decode_delete_share_group_state_request_v0(buf: memoryview, pos: int) -> tu
         if n * 5 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.partition, n = _unpack_iB(buf, pos)
             pos += 5
@@ -258,7 +259,7 @@ def _decode_delete_share_group_state_response_v0(buf: memoryview, pos: int) -> t
     if n * 18 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteStateResult)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -272,7 +273,7 @@ def _decode_delete_share_group_state_response_v0(buf: memoryview, pos: int) -> t
         if n * 8 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResult)
             x2.partition, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -284,7 +285,7 @@ def _decode_delete_share_group_state_response_v0(buf: memoryview, pos: int) -> t
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1

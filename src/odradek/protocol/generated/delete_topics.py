@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -124,7 +125,7 @@ def _decode_delete_topics_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 2 > end - pos or budget < 0:
         raise too_many("topic_names", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -132,7 +133,7 @@ def _decode_delete_topics_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("topic_names", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.topic_names = items1
@@ -158,7 +159,7 @@ def _decode_delete_topics_request_v4(buf: memoryview, pos: int) -> tuple[Any, in
     if n > end - pos or budget < 0:
         raise too_many("topic_names", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -168,7 +169,7 @@ def _decode_delete_topics_request_v4(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_names", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.topic_names = items1
@@ -197,7 +198,7 @@ def _decode_delete_topics_request_v6(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeleteTopicState)
         n = buf[pos]
         pos += 1
@@ -209,7 +210,7 @@ def _decode_delete_topics_request_v6(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -333,7 +334,7 @@ def _decode_delete_topics_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 4 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeletableTopicResult)
         x1.topic_id = ZERO_UUID
         x1.error_message = None
@@ -344,7 +345,7 @@ def _decode_delete_topics_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (x1.error_code,) = _unpack_h(buf, pos)
         pos += 2
@@ -367,7 +368,7 @@ def _decode_delete_topics_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 4 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeletableTopicResult)
         x1.topic_id = ZERO_UUID
         x1.error_message = None
@@ -378,7 +379,7 @@ def _decode_delete_topics_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (x1.error_code,) = _unpack_h(buf, pos)
         pos += 2
@@ -404,7 +405,7 @@ def _decode_delete_topics_response_v4(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 4 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeletableTopicResult)
         x1.topic_id = ZERO_UUID
         x1.error_message = None
@@ -417,7 +418,7 @@ def _decode_delete_topics_response_v4(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -451,7 +452,7 @@ def _decode_delete_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 5 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeletableTopicResult)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -463,7 +464,7 @@ def _decode_delete_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -475,7 +476,7 @@ def _decode_delete_topics_response_v5(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -509,7 +510,7 @@ def _decode_delete_topics_response_v6(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 21 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DeletableTopicResult)
         n = buf[pos]
         pos += 1
@@ -521,7 +522,7 @@ def _decode_delete_topics_response_v6(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.topic_id, x1.error_code, n = _unpack_16shB(buf, pos)
         pos += 19
@@ -534,7 +535,7 @@ def _decode_delete_topics_response_v6(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -142,7 +143,7 @@ def _decode_describe_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("resource_name_filter", stop - end)
-        m.resource_name_filter = str(buf[pos:stop], "utf-8")
+        m.resource_name_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -152,7 +153,7 @@ def _decode_describe_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("principal_filter", stop - end)
-        m.principal_filter = str(buf[pos:stop], "utf-8")
+        m.principal_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -162,7 +163,7 @@ def _decode_describe_acls_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("host_filter", stop - end)
-        m.host_filter = str(buf[pos:stop], "utf-8")
+        m.host_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     m.operation, m.permission_type = _unpack_bb(buf, pos)
     pos += 2
@@ -181,7 +182,7 @@ def _decode_describe_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("resource_name_filter", stop - end)
-        m.resource_name_filter = str(buf[pos:stop], "utf-8")
+        m.resource_name_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     m.pattern_type_filter, n = _unpack_bh(buf, pos)
     pos += 3
@@ -191,7 +192,7 @@ def _decode_describe_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("principal_filter", stop - end)
-        m.principal_filter = str(buf[pos:stop], "utf-8")
+        m.principal_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -201,7 +202,7 @@ def _decode_describe_acls_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("host_filter", stop - end)
-        m.host_filter = str(buf[pos:stop], "utf-8")
+        m.host_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     m.operation, m.permission_type = _unpack_bb(buf, pos)
     pos += 2
@@ -223,7 +224,7 @@ def _decode_describe_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name_filter", stop - end)
-        m.resource_name_filter = str(buf[pos:stop], "utf-8")
+        m.resource_name_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     m.pattern_type_filter, n = _unpack_bB(buf, pos)
     pos += 2
@@ -235,7 +236,7 @@ def _decode_describe_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_filter", stop - end)
-        m.principal_filter = str(buf[pos:stop], "utf-8")
+        m.principal_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -247,7 +248,7 @@ def _decode_describe_acls_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("host_filter", stop - end)
-        m.host_filter = str(buf[pos:stop], "utf-8")
+        m.host_filter = buf[pos:stop].tobytes().decode()
         pos = stop
     m.operation, m.permission_type, n = _unpack_bbB(buf, pos)
     pos += 3
@@ -378,7 +379,7 @@ def _decode_describe_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -388,7 +389,7 @@ def _decode_describe_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 7 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeAclsResource)
         x1.pattern_type = 3
         x1.resource_type, n = _unpack_bh(buf, pos)
@@ -398,7 +399,7 @@ def _decode_describe_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -408,7 +409,7 @@ def _decode_describe_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 6 > end - pos or budget < 0:
             raise too_many("acls", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AclDescription)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -417,7 +418,7 @@ def _decode_describe_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n
             if stop > end:
                 raise too_short("principal", stop - end)
-            x2.principal = str(buf[pos:stop], "utf-8")
+            x2.principal = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -426,7 +427,7 @@ def _decode_describe_acls_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.operation, x2.permission_type = _unpack_bb(buf, pos)
             pos += 2
@@ -452,7 +453,7 @@ def _decode_describe_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -462,7 +463,7 @@ def _decode_describe_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 8 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeAclsResource)
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -471,7 +472,7 @@ def _decode_describe_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.pattern_type, n = _unpack_bi(buf, pos)
         pos += 5
@@ -481,7 +482,7 @@ def _decode_describe_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 6 > end - pos or budget < 0:
             raise too_many("acls", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AclDescription)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -490,7 +491,7 @@ def _decode_describe_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n
             if stop > end:
                 raise too_short("principal", stop - end)
-            x2.principal = str(buf[pos:stop], "utf-8")
+            x2.principal = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -499,7 +500,7 @@ def _decode_describe_acls_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.operation, x2.permission_type = _unpack_bb(buf, pos)
             pos += 2
@@ -527,7 +528,7 @@ def _decode_describe_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -540,7 +541,7 @@ def _decode_describe_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 5 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeAclsResource)
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -551,7 +552,7 @@ def _decode_describe_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.pattern_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -564,7 +565,7 @@ def _decode_describe_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 5 > end - pos or budget < 0:
             raise too_many("acls", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AclDescription)
             n = buf[pos]
             pos += 1
@@ -575,7 +576,7 @@ def _decode_describe_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal", stop - end)
-            x2.principal = str(buf[pos:stop], "utf-8")
+            x2.principal = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -586,7 +587,7 @@ def _decode_describe_acls_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
             stop = pos + n - 1
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.operation, x2.permission_type, n = _unpack_bbB(buf, pos)
             pos += 3

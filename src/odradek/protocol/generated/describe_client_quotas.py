@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -156,7 +157,7 @@ def _decode_describe_client_quotas_request_v0(buf: memoryview, pos: int) -> tupl
     if n * 5 > end - pos or budget < 0:
         raise too_many("components", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ComponentData)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -165,7 +166,7 @@ def _decode_describe_client_quotas_request_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n
         if stop > end:
             raise too_short("entity_type", stop - end)
-        x1.entity_type = str(buf[pos:stop], "utf-8")
+        x1.entity_type = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.match_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -175,7 +176,7 @@ def _decode_describe_client_quotas_request_v0(buf: memoryview, pos: int) -> tupl
             stop = pos + n
             if stop > end:
                 raise too_short("match", stop - end)
-            x1.match = str(buf[pos:stop], "utf-8")
+            x1.match = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -201,7 +202,7 @@ def _decode_describe_client_quotas_request_v1(buf: memoryview, pos: int) -> tupl
     if n * 4 > end - pos or budget < 0:
         raise too_many("components", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ComponentData)
         n = buf[pos]
         pos += 1
@@ -212,7 +213,7 @@ def _decode_describe_client_quotas_request_v1(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("entity_type", stop - end)
-        x1.entity_type = str(buf[pos:stop], "utf-8")
+        x1.entity_type = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.match_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -224,7 +225,7 @@ def _decode_describe_client_quotas_request_v1(buf: memoryview, pos: int) -> tupl
             stop = pos + n - 1
             if stop > end:
                 raise too_short("match", stop - end)
-            x1.match = str(buf[pos:stop], "utf-8")
+            x1.match = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -323,7 +324,7 @@ def _decode_describe_client_quotas_response_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -334,7 +335,7 @@ def _decode_describe_client_quotas_response_v0(buf: memoryview, pos: int) -> tup
         if n * 8 > end - pos or budget < 0:
             raise too_many("entries", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(EntryData)
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -344,7 +345,7 @@ def _decode_describe_client_quotas_response_v0(buf: memoryview, pos: int) -> tup
             if n * 4 > end - pos or budget < 0:
                 raise too_many("entity", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(EntityData)
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
@@ -353,7 +354,7 @@ def _decode_describe_client_quotas_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n
                 if stop > end:
                     raise too_short("entity_type", stop - end)
-                x2.entity_type = str(buf[pos:stop], "utf-8")
+                x2.entity_type = buf[pos:stop].tobytes().decode()
                 pos = stop
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
@@ -363,7 +364,7 @@ def _decode_describe_client_quotas_response_v0(buf: memoryview, pos: int) -> tup
                     stop = pos + n
                     if stop > end:
                         raise too_short("entity_name", stop - end)
-                    x2.entity_name = str(buf[pos:stop], "utf-8")
+                    x2.entity_name = buf[pos:stop].tobytes().decode()
                     pos = stop
                 x2.unknown_tags = ()
                 items2.append(x2)
@@ -376,7 +377,7 @@ def _decode_describe_client_quotas_response_v0(buf: memoryview, pos: int) -> tup
             if n * 10 > end - pos or budget < 0:
                 raise too_many("values", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(ValueData)
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
@@ -385,7 +386,7 @@ def _decode_describe_client_quotas_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n
                 if stop > end:
                     raise too_short("key", stop - end)
-                x2.key = str(buf[pos:stop], "utf-8")
+                x2.key = buf[pos:stop].tobytes().decode()
                 pos = stop
                 (x2.value,) = _unpack_d(buf, pos)
                 pos += 8
@@ -413,7 +414,7 @@ def _decode_describe_client_quotas_response_v1(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -427,7 +428,7 @@ def _decode_describe_client_quotas_response_v1(buf: memoryview, pos: int) -> tup
         if n * 3 > end - pos or budget < 0:
             raise too_many("entries", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(EntryData)
             n = buf[pos]
             pos += 1
@@ -440,7 +441,7 @@ def _decode_describe_client_quotas_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("entity", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(EntityData)
                 n = buf[pos]
                 pos += 1
@@ -451,7 +452,7 @@ def _decode_describe_client_quotas_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("entity_type", stop - end)
-                x2.entity_type = str(buf[pos:stop], "utf-8")
+                x2.entity_type = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -463,7 +464,7 @@ def _decode_describe_client_quotas_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("entity_name", stop - end)
-                    x2.entity_name = str(buf[pos:stop], "utf-8")
+                    x2.entity_name = buf[pos:stop].tobytes().decode()
                     pos = stop
                 n = buf[pos]
                 pos += 1
@@ -484,7 +485,7 @@ def _decode_describe_client_quotas_response_v1(buf: memoryview, pos: int) -> tup
             if n * 10 > end - pos or budget < 0:
                 raise too_many("values", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(ValueData)
                 n = buf[pos]
                 pos += 1
@@ -495,7 +496,7 @@ def _decode_describe_client_quotas_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("key", stop - end)
-                x2.key = str(buf[pos:stop], "utf-8")
+                x2.key = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x2.value, n = _unpack_dB(buf, pos)
                 pos += 9

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -214,7 +215,7 @@ def _decode_describe_cluster_response_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -225,7 +226,7 @@ def _decode_describe_cluster_response_v0(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("cluster_id", stop - end)
-    m.cluster_id = str(buf[pos:stop], "utf-8")
+    m.cluster_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.controller_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -238,7 +239,7 @@ def _decode_describe_cluster_response_v0(buf: memoryview, pos: int) -> tuple[Any
     if n * 11 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeClusterBroker)
         x1.is_fenced = False
         x1.broker_id, n = _unpack_iB(buf, pos)
@@ -250,7 +251,7 @@ def _decode_describe_cluster_response_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -262,7 +263,7 @@ def _decode_describe_cluster_response_v0(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -295,7 +296,7 @@ def _decode_describe_cluster_response_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     m.endpoint_type, n = _unpack_bB(buf, pos)
     pos += 2
@@ -306,7 +307,7 @@ def _decode_describe_cluster_response_v1(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("cluster_id", stop - end)
-    m.cluster_id = str(buf[pos:stop], "utf-8")
+    m.cluster_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.controller_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -319,7 +320,7 @@ def _decode_describe_cluster_response_v1(buf: memoryview, pos: int) -> tuple[Any
     if n * 11 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeClusterBroker)
         x1.is_fenced = False
         x1.broker_id, n = _unpack_iB(buf, pos)
@@ -331,7 +332,7 @@ def _decode_describe_cluster_response_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -343,7 +344,7 @@ def _decode_describe_cluster_response_v1(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -376,7 +377,7 @@ def _decode_describe_cluster_response_v2(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     m.endpoint_type, n = _unpack_bB(buf, pos)
     pos += 2
@@ -387,7 +388,7 @@ def _decode_describe_cluster_response_v2(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("cluster_id", stop - end)
-    m.cluster_id = str(buf[pos:stop], "utf-8")
+    m.cluster_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.controller_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -400,7 +401,7 @@ def _decode_describe_cluster_response_v2(buf: memoryview, pos: int) -> tuple[Any
     if n * 12 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeClusterBroker)
         x1.broker_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -411,7 +412,7 @@ def _decode_describe_cluster_response_v2(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -423,7 +424,7 @@ def _decode_describe_cluster_response_v2(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.is_fenced, n = _unpack_oB(buf, pos)
         pos += 2

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -186,7 +187,7 @@ def _decode_describe_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any,
     if n * 7 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeConfigsResource)
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -195,7 +196,7 @@ def _decode_describe_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -206,7 +207,7 @@ def _decode_describe_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any,
             if n * 2 > end - pos or budget < 0:
                 raise too_many("configuration_keys", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
                 if n < 0:
@@ -214,7 +215,7 @@ def _decode_describe_configs_request_v0(buf: memoryview, pos: int) -> tuple[Any,
                 stop = pos + n
                 if stop > end:
                     raise too_short("configuration_keys", stop - end)
-                x2 = str(buf[pos:stop], "utf-8")
+                x2 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items2.append(x2)
             x1.configuration_keys = items2
@@ -238,7 +239,7 @@ def _decode_describe_configs_request_v1(buf: memoryview, pos: int) -> tuple[Any,
     if n * 7 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeConfigsResource)
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -247,7 +248,7 @@ def _decode_describe_configs_request_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -258,7 +259,7 @@ def _decode_describe_configs_request_v1(buf: memoryview, pos: int) -> tuple[Any,
             if n * 2 > end - pos or budget < 0:
                 raise too_many("configuration_keys", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
                 if n < 0:
@@ -266,7 +267,7 @@ def _decode_describe_configs_request_v1(buf: memoryview, pos: int) -> tuple[Any,
                 stop = pos + n
                 if stop > end:
                     raise too_short("configuration_keys", stop - end)
-                x2 = str(buf[pos:stop], "utf-8")
+                x2 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items2.append(x2)
             x1.configuration_keys = items2
@@ -291,7 +292,7 @@ def _decode_describe_configs_request_v3(buf: memoryview, pos: int) -> tuple[Any,
     if n * 7 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeConfigsResource)
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -300,7 +301,7 @@ def _decode_describe_configs_request_v3(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -311,7 +312,7 @@ def _decode_describe_configs_request_v3(buf: memoryview, pos: int) -> tuple[Any,
             if n * 2 > end - pos or budget < 0:
                 raise too_many("configuration_keys", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
                 if n < 0:
@@ -319,7 +320,7 @@ def _decode_describe_configs_request_v3(buf: memoryview, pos: int) -> tuple[Any,
                 stop = pos + n
                 if stop > end:
                     raise too_short("configuration_keys", stop - end)
-                x2 = str(buf[pos:stop], "utf-8")
+                x2 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items2.append(x2)
             x1.configuration_keys = items2
@@ -347,7 +348,7 @@ def _decode_describe_configs_request_v4(buf: memoryview, pos: int) -> tuple[Any,
     if n * 4 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeConfigsResource)
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -358,7 +359,7 @@ def _decode_describe_configs_request_v4(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -372,7 +373,7 @@ def _decode_describe_configs_request_v4(buf: memoryview, pos: int) -> tuple[Any,
             if n > end - pos or budget < 0:
                 raise too_many("configuration_keys", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -382,7 +383,7 @@ def _decode_describe_configs_request_v4(buf: memoryview, pos: int) -> tuple[Any,
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("configuration_keys", stop - end)
-                x2 = str(buf[pos:stop], "utf-8")
+                x2 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items2.append(x2)
             x1.configuration_keys = items2
@@ -543,7 +544,7 @@ def _decode_describe_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any
     if n * 11 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeConfigsResult)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -553,7 +554,7 @@ def _decode_describe_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -562,7 +563,7 @@ def _decode_describe_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -572,7 +573,7 @@ def _decode_describe_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any
         if n * 7 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeConfigsResourceResult)
             x2.config_source = -1
             x2.synonyms = []
@@ -585,7 +586,7 @@ def _decode_describe_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -595,7 +596,7 @@ def _decode_describe_configs_response_v0(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.read_only, x2.is_default, x2.is_sensitive = _unpack_ooo(buf, pos)
             pos += 3
@@ -621,7 +622,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
     if n * 11 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeConfigsResult)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -631,7 +632,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -640,7 +641,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -650,7 +651,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
         if n * 11 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeConfigsResourceResult)
             x2.is_default = False
             x2.config_type = 0
@@ -662,7 +663,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -672,7 +673,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.read_only, x2.config_source, x2.is_sensitive, n = _unpack_oboi(buf, pos)
             pos += 7
@@ -682,7 +683,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
             if n * 5 > end - pos or budget < 0:
                 raise too_many("synonyms", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeConfigsSynonym)
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
@@ -691,7 +692,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n
                 if stop > end:
                     raise too_short("name", stop - end)
-                x3.name = str(buf[pos:stop], "utf-8")
+                x3.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
@@ -701,7 +702,7 @@ def _decode_describe_configs_response_v1(buf: memoryview, pos: int) -> tuple[Any
                     stop = pos + n
                     if stop > end:
                         raise too_short("value", stop - end)
-                    x3.value = str(buf[pos:stop], "utf-8")
+                    x3.value = buf[pos:stop].tobytes().decode()
                     pos = stop
                 (x3.source,) = _unpack_b(buf, pos)
                 pos += 1
@@ -730,7 +731,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
     if n * 11 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeConfigsResult)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -740,7 +741,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -749,7 +750,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -759,7 +760,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
         if n * 14 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeConfigsResourceResult)
             x2.is_default = False
             (n,) = _unpack_h(buf, pos)
@@ -769,7 +770,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -779,7 +780,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.read_only, x2.config_source, x2.is_sensitive, n = _unpack_oboi(buf, pos)
             pos += 7
@@ -789,7 +790,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
             if n * 5 > end - pos or budget < 0:
                 raise too_many("synonyms", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeConfigsSynonym)
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
@@ -798,7 +799,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n
                 if stop > end:
                     raise too_short("name", stop - end)
-                x3.name = str(buf[pos:stop], "utf-8")
+                x3.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 (n,) = _unpack_h(buf, pos)
                 pos += 2
@@ -808,7 +809,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
                     stop = pos + n
                     if stop > end:
                         raise too_short("value", stop - end)
-                    x3.value = str(buf[pos:stop], "utf-8")
+                    x3.value = buf[pos:stop].tobytes().decode()
                     pos = stop
                 (x3.source,) = _unpack_b(buf, pos)
                 pos += 1
@@ -823,7 +824,7 @@ def _decode_describe_configs_response_v3(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n
                 if stop > end:
                     raise too_short("documentation", stop - end)
-                x2.documentation = str(buf[pos:stop], "utf-8")
+                x2.documentation = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -850,7 +851,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
     if n * 7 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeConfigsResult)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -862,7 +863,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -873,7 +874,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -886,7 +887,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
         if n * 9 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeConfigsResourceResult)
             x2.is_default = False
             n = buf[pos]
@@ -898,7 +899,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -910,7 +911,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.read_only, x2.config_source, x2.is_sensitive, n = _unpack_oboB(buf, pos)
             pos += 4
@@ -923,7 +924,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
             if n * 4 > end - pos or budget < 0:
                 raise too_many("synonyms", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeConfigsSynonym)
                 n = buf[pos]
                 pos += 1
@@ -934,7 +935,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x3.name = str(buf[pos:stop], "utf-8")
+                x3.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -946,7 +947,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("value", stop - end)
-                    x3.value = str(buf[pos:stop], "utf-8")
+                    x3.value = buf[pos:stop].tobytes().decode()
                     pos = stop
                 x3.source, n = _unpack_bB(buf, pos)
                 pos += 2
@@ -966,7 +967,7 @@ def _decode_describe_configs_response_v4(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("documentation", stop - end)
-                x2.documentation = str(buf[pos:stop], "utf-8")
+                x2.documentation = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1

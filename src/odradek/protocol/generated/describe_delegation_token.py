@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -148,7 +149,7 @@ def _decode_describe_delegation_token_request_v0(buf: memoryview, pos: int) -> t
         if n * 4 > end - pos or budget < 0:
             raise too_many("owners", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(DescribeDelegationTokenOwner)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -157,7 +158,7 @@ def _decode_describe_delegation_token_request_v0(buf: memoryview, pos: int) -> t
             stop = pos + n
             if stop > end:
                 raise too_short("principal_type", stop - end)
-            x1.principal_type = str(buf[pos:stop], "utf-8")
+            x1.principal_type = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -166,7 +167,7 @@ def _decode_describe_delegation_token_request_v0(buf: memoryview, pos: int) -> t
             stop = pos + n
             if stop > end:
                 raise too_short("principal_name", stop - end)
-            x1.principal_name = str(buf[pos:stop], "utf-8")
+            x1.principal_name = buf[pos:stop].tobytes().decode()
             pos = stop
             x1.unknown_tags = ()
             items1.append(x1)
@@ -191,7 +192,7 @@ def _decode_describe_delegation_token_request_v2(buf: memoryview, pos: int) -> t
         if n * 3 > end - pos or budget < 0:
             raise too_many("owners", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(DescribeDelegationTokenOwner)
             n = buf[pos]
             pos += 1
@@ -202,7 +203,7 @@ def _decode_describe_delegation_token_request_v2(buf: memoryview, pos: int) -> t
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal_type", stop - end)
-            x1.principal_type = str(buf[pos:stop], "utf-8")
+            x1.principal_type = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -213,7 +214,7 @@ def _decode_describe_delegation_token_request_v2(buf: memoryview, pos: int) -> t
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal_name", stop - end)
-            x1.principal_name = str(buf[pos:stop], "utf-8")
+            x1.principal_name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -312,7 +313,7 @@ def _decode_describe_delegation_token_response_v0(buf: memoryview, pos: int) -> 
     if n * 38 > end - pos or budget < 0:
         raise too_many("tokens", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedDelegationToken)
         x1.token_requester_principal_type = ''
         x1.token_requester_principal_name = ''
@@ -323,7 +324,7 @@ def _decode_describe_delegation_token_response_v0(buf: memoryview, pos: int) -> 
         stop = pos + n
         if stop > end:
             raise too_short("principal_type", stop - end)
-        x1.principal_type = str(buf[pos:stop], "utf-8")
+        x1.principal_type = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -332,7 +333,7 @@ def _decode_describe_delegation_token_response_v0(buf: memoryview, pos: int) -> 
         stop = pos + n
         if stop > end:
             raise too_short("principal_name", stop - end)
-        x1.principal_name = str(buf[pos:stop], "utf-8")
+        x1.principal_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.issue_timestamp, x1.expiry_timestamp, x1.max_timestamp, n = _unpack_qqqh(buf, pos)
         pos += 26
@@ -341,7 +342,7 @@ def _decode_describe_delegation_token_response_v0(buf: memoryview, pos: int) -> 
         stop = pos + n
         if stop > end:
             raise too_short("token_id", stop - end)
-        x1.token_id = str(buf[pos:stop], "utf-8")
+        x1.token_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -360,7 +361,7 @@ def _decode_describe_delegation_token_response_v0(buf: memoryview, pos: int) -> 
         if n * 4 > end - pos or budget < 0:
             raise too_many("renewers", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedDelegationTokenRenewer)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -369,7 +370,7 @@ def _decode_describe_delegation_token_response_v0(buf: memoryview, pos: int) -> 
             stop = pos + n
             if stop > end:
                 raise too_short("principal_type", stop - end)
-            x2.principal_type = str(buf[pos:stop], "utf-8")
+            x2.principal_type = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -378,7 +379,7 @@ def _decode_describe_delegation_token_response_v0(buf: memoryview, pos: int) -> 
             stop = pos + n
             if stop > end:
                 raise too_short("principal_name", stop - end)
-            x2.principal_name = str(buf[pos:stop], "utf-8")
+            x2.principal_name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -407,7 +408,7 @@ def _decode_describe_delegation_token_response_v2(buf: memoryview, pos: int) -> 
     if n * 30 > end - pos or budget < 0:
         raise too_many("tokens", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedDelegationToken)
         x1.token_requester_principal_type = ''
         x1.token_requester_principal_name = ''
@@ -420,7 +421,7 @@ def _decode_describe_delegation_token_response_v2(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_type", stop - end)
-        x1.principal_type = str(buf[pos:stop], "utf-8")
+        x1.principal_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -431,7 +432,7 @@ def _decode_describe_delegation_token_response_v2(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_name", stop - end)
-        x1.principal_name = str(buf[pos:stop], "utf-8")
+        x1.principal_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.issue_timestamp, x1.expiry_timestamp, x1.max_timestamp, n = _unpack_qqqB(buf, pos)
         pos += 25
@@ -442,7 +443,7 @@ def _decode_describe_delegation_token_response_v2(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("token_id", stop - end)
-        x1.token_id = str(buf[pos:stop], "utf-8")
+        x1.token_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -466,7 +467,7 @@ def _decode_describe_delegation_token_response_v2(buf: memoryview, pos: int) -> 
         if n * 3 > end - pos or budget < 0:
             raise too_many("renewers", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedDelegationTokenRenewer)
             n = buf[pos]
             pos += 1
@@ -477,7 +478,7 @@ def _decode_describe_delegation_token_response_v2(buf: memoryview, pos: int) -> 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal_type", stop - end)
-            x2.principal_type = str(buf[pos:stop], "utf-8")
+            x2.principal_type = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -488,7 +489,7 @@ def _decode_describe_delegation_token_response_v2(buf: memoryview, pos: int) -> 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal_name", stop - end)
-            x2.principal_name = str(buf[pos:stop], "utf-8")
+            x2.principal_name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -530,7 +531,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
     if n * 32 > end - pos or budget < 0:
         raise too_many("tokens", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedDelegationToken)
         n = buf[pos]
         pos += 1
@@ -541,7 +542,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_type", stop - end)
-        x1.principal_type = str(buf[pos:stop], "utf-8")
+        x1.principal_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -552,7 +553,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("principal_name", stop - end)
-        x1.principal_name = str(buf[pos:stop], "utf-8")
+        x1.principal_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -563,7 +564,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("token_requester_principal_type", stop - end)
-        x1.token_requester_principal_type = str(buf[pos:stop], "utf-8")
+        x1.token_requester_principal_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -574,7 +575,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("token_requester_principal_name", stop - end)
-        x1.token_requester_principal_name = str(buf[pos:stop], "utf-8")
+        x1.token_requester_principal_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.issue_timestamp, x1.expiry_timestamp, x1.max_timestamp, n = _unpack_qqqB(buf, pos)
         pos += 25
@@ -585,7 +586,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("token_id", stop - end)
-        x1.token_id = str(buf[pos:stop], "utf-8")
+        x1.token_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -609,7 +610,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
         if n * 3 > end - pos or budget < 0:
             raise too_many("renewers", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedDelegationTokenRenewer)
             n = buf[pos]
             pos += 1
@@ -620,7 +621,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal_type", stop - end)
-            x2.principal_type = str(buf[pos:stop], "utf-8")
+            x2.principal_type = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -631,7 +632,7 @@ def _decode_describe_delegation_token_response_v3(buf: memoryview, pos: int) -> 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("principal_name", stop - end)
-            x2.principal_name = str(buf[pos:stop], "utf-8")
+            x2.principal_name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -138,7 +139,7 @@ def _decode_describe_groups_request_v0(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 2 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -146,7 +147,7 @@ def _decode_describe_groups_request_v0(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n
         if stop > end:
             raise too_short("groups", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.groups = items1
@@ -166,7 +167,7 @@ def _decode_describe_groups_request_v3(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 2 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -174,7 +175,7 @@ def _decode_describe_groups_request_v3(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n
         if stop > end:
             raise too_short("groups", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.groups = items1
@@ -199,7 +200,7 @@ def _decode_describe_groups_request_v5(buf: memoryview, pos: int) -> tuple[Any, 
     if n > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -209,7 +210,7 @@ def _decode_describe_groups_request_v5(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("groups", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.groups = items1
@@ -303,7 +304,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
     if n * 14 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_message = None
         x1.authorized_operations = -2147483648
@@ -314,7 +315,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -323,7 +324,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -332,7 +333,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -341,7 +342,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("protocol_data", stop - end)
-        x1.protocol_data = str(buf[pos:stop], "utf-8")
+        x1.protocol_data = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -351,7 +352,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         if n * 14 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedGroupMember)
             x2.group_instance_id = None
             (n,) = _unpack_h(buf, pos)
@@ -361,7 +362,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -370,7 +371,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -379,7 +380,7 @@ def _decode_describe_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -421,7 +422,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
     if n * 14 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_message = None
         x1.authorized_operations = -2147483648
@@ -432,7 +433,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -441,7 +442,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -450,7 +451,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -459,7 +460,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("protocol_data", stop - end)
-        x1.protocol_data = str(buf[pos:stop], "utf-8")
+        x1.protocol_data = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -469,7 +470,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
         if n * 14 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedGroupMember)
             x2.group_instance_id = None
             (n,) = _unpack_h(buf, pos)
@@ -479,7 +480,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -488,7 +489,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -497,7 +498,7 @@ def _decode_describe_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -539,7 +540,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
     if n * 18 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_message = None
         x1.error_code, n = _unpack_hh(buf, pos)
@@ -549,7 +550,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -558,7 +559,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -567,7 +568,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -576,7 +577,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("protocol_data", stop - end)
-        x1.protocol_data = str(buf[pos:stop], "utf-8")
+        x1.protocol_data = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -586,7 +587,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
         if n * 14 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedGroupMember)
             x2.group_instance_id = None
             (n,) = _unpack_h(buf, pos)
@@ -596,7 +597,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -605,7 +606,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -614,7 +615,7 @@ def _decode_describe_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -658,7 +659,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
     if n * 18 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_message = None
         x1.error_code, n = _unpack_hh(buf, pos)
@@ -668,7 +669,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -677,7 +678,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -686,7 +687,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -695,7 +696,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("protocol_data", stop - end)
-        x1.protocol_data = str(buf[pos:stop], "utf-8")
+        x1.protocol_data = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -705,7 +706,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
         if n * 16 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedGroupMember)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -714,7 +715,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -724,7 +725,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
                 stop = pos + n
                 if stop > end:
                     raise too_short("group_instance_id", stop - end)
-                x2.group_instance_id = str(buf[pos:stop], "utf-8")
+                x2.group_instance_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -733,7 +734,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -742,7 +743,7 @@ def _decode_describe_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -789,7 +790,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
     if n * 12 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_message = None
         x1.error_code, n = _unpack_hB(buf, pos)
@@ -801,7 +802,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -812,7 +813,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -823,7 +824,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -834,7 +835,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_data", stop - end)
-        x1.protocol_data = str(buf[pos:stop], "utf-8")
+        x1.protocol_data = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -847,7 +848,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
         if n * 7 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedGroupMember)
             n = buf[pos]
             pos += 1
@@ -858,7 +859,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -870,7 +871,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("group_instance_id", stop - end)
-                x2.group_instance_id = str(buf[pos:stop], "utf-8")
+                x2.group_instance_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -881,7 +882,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -892,7 +893,7 @@ def _decode_describe_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -956,7 +957,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
     if n * 13 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -968,7 +969,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -979,7 +980,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -990,7 +991,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1001,7 +1002,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1012,7 +1013,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_data", stop - end)
-        x1.protocol_data = str(buf[pos:stop], "utf-8")
+        x1.protocol_data = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1025,7 +1026,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
         if n * 7 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribedGroupMember)
             n = buf[pos]
             pos += 1
@@ -1036,7 +1037,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1048,7 +1049,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("group_instance_id", stop - end)
-                x2.group_instance_id = str(buf[pos:stop], "utf-8")
+                x2.group_instance_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -1059,7 +1060,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1070,7 +1071,7 @@ def _decode_describe_groups_response_v6(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1

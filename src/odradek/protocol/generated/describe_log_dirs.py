@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -165,7 +166,7 @@ def _decode_describe_log_dirs_request_v0(buf: memoryview, pos: int) -> tuple[Any
         if n * 6 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(DescribableLogDirTopic)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -174,7 +175,7 @@ def _decode_describe_log_dirs_request_v0(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n
             if stop > end:
                 raise too_short("topic", stop - end)
-            x1.topic = str(buf[pos:stop], "utf-8")
+            x1.topic = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -208,7 +209,7 @@ def _decode_describe_log_dirs_request_v2(buf: memoryview, pos: int) -> tuple[Any
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(DescribableLogDirTopic)
             n = buf[pos]
             pos += 1
@@ -219,7 +220,7 @@ def _decode_describe_log_dirs_request_v2(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("topic", stop - end)
-            x1.topic = str(buf[pos:stop], "utf-8")
+            x1.topic = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -335,7 +336,7 @@ def _decode_describe_log_dirs_response_v0(buf: memoryview, pos: int) -> tuple[An
     if n * 8 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeLogDirsResult)
         x1.total_bytes = -1
         x1.usable_bytes = -1
@@ -347,7 +348,7 @@ def _decode_describe_log_dirs_response_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n
         if stop > end:
             raise too_short("log_dir", stop - end)
-        x1.log_dir = str(buf[pos:stop], "utf-8")
+        x1.log_dir = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -357,7 +358,7 @@ def _decode_describe_log_dirs_response_v0(buf: memoryview, pos: int) -> tuple[An
         if n * 6 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeLogDirsTopic)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -366,7 +367,7 @@ def _decode_describe_log_dirs_response_v0(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -376,7 +377,7 @@ def _decode_describe_log_dirs_response_v0(buf: memoryview, pos: int) -> tuple[An
             if n * 21 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeLogDirsPartition)
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key = _unpack_iqqo(buf, pos)
                 pos += 21
@@ -409,7 +410,7 @@ def _decode_describe_log_dirs_response_v2(buf: memoryview, pos: int) -> tuple[An
     if n * 5 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeLogDirsResult)
         x1.total_bytes = -1
         x1.usable_bytes = -1
@@ -423,7 +424,7 @@ def _decode_describe_log_dirs_response_v2(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("log_dir", stop - end)
-        x1.log_dir = str(buf[pos:stop], "utf-8")
+        x1.log_dir = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -436,7 +437,7 @@ def _decode_describe_log_dirs_response_v2(buf: memoryview, pos: int) -> tuple[An
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeLogDirsTopic)
             n = buf[pos]
             pos += 1
@@ -447,7 +448,7 @@ def _decode_describe_log_dirs_response_v2(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -460,7 +461,7 @@ def _decode_describe_log_dirs_response_v2(buf: memoryview, pos: int) -> tuple[An
             if n * 22 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeLogDirsPartition)
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key, n = _unpack_iqqoB(buf, pos)
                 pos += 22
@@ -510,7 +511,7 @@ def _decode_describe_log_dirs_response_v3(buf: memoryview, pos: int) -> tuple[An
     if n * 5 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeLogDirsResult)
         x1.total_bytes = -1
         x1.usable_bytes = -1
@@ -524,7 +525,7 @@ def _decode_describe_log_dirs_response_v3(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("log_dir", stop - end)
-        x1.log_dir = str(buf[pos:stop], "utf-8")
+        x1.log_dir = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -537,7 +538,7 @@ def _decode_describe_log_dirs_response_v3(buf: memoryview, pos: int) -> tuple[An
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeLogDirsTopic)
             n = buf[pos]
             pos += 1
@@ -548,7 +549,7 @@ def _decode_describe_log_dirs_response_v3(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -561,7 +562,7 @@ def _decode_describe_log_dirs_response_v3(buf: memoryview, pos: int) -> tuple[An
             if n * 22 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeLogDirsPartition)
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key, n = _unpack_iqqoB(buf, pos)
                 pos += 22
@@ -611,7 +612,7 @@ def _decode_describe_log_dirs_response_v4(buf: memoryview, pos: int) -> tuple[An
     if n * 21 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeLogDirsResult)
         x1.is_cordoned = False
         x1.error_code, n = _unpack_hB(buf, pos)
@@ -623,7 +624,7 @@ def _decode_describe_log_dirs_response_v4(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("log_dir", stop - end)
-        x1.log_dir = str(buf[pos:stop], "utf-8")
+        x1.log_dir = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -636,7 +637,7 @@ def _decode_describe_log_dirs_response_v4(buf: memoryview, pos: int) -> tuple[An
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeLogDirsTopic)
             n = buf[pos]
             pos += 1
@@ -647,7 +648,7 @@ def _decode_describe_log_dirs_response_v4(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -660,7 +661,7 @@ def _decode_describe_log_dirs_response_v4(buf: memoryview, pos: int) -> tuple[An
             if n * 22 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeLogDirsPartition)
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key, n = _unpack_iqqoB(buf, pos)
                 pos += 22
@@ -710,7 +711,7 @@ def _decode_describe_log_dirs_response_v5(buf: memoryview, pos: int) -> tuple[An
     if n * 22 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeLogDirsResult)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -721,7 +722,7 @@ def _decode_describe_log_dirs_response_v5(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("log_dir", stop - end)
-        x1.log_dir = str(buf[pos:stop], "utf-8")
+        x1.log_dir = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -734,7 +735,7 @@ def _decode_describe_log_dirs_response_v5(buf: memoryview, pos: int) -> tuple[An
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeLogDirsTopic)
             n = buf[pos]
             pos += 1
@@ -745,7 +746,7 @@ def _decode_describe_log_dirs_response_v5(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -758,7 +759,7 @@ def _decode_describe_log_dirs_response_v5(buf: memoryview, pos: int) -> tuple[An
             if n * 22 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeLogDirsPartition)
                 x3.partition_index, x3.partition_size, x3.offset_lag, x3.is_future_key, n = _unpack_iqqoB(buf, pos)
                 pos += 22

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -153,7 +154,7 @@ def _decode_describe_producers_request_v0(buf: memoryview, pos: int) -> tuple[An
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicRequest)
         n = buf[pos]
         pos += 1
@@ -164,7 +165,7 @@ def _decode_describe_producers_request_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -253,7 +254,7 @@ def _decode_describe_producers_response_v0(buf: memoryview, pos: int) -> tuple[A
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicResponse)
         n = buf[pos]
         pos += 1
@@ -264,7 +265,7 @@ def _decode_describe_producers_response_v0(buf: memoryview, pos: int) -> tuple[A
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -277,7 +278,7 @@ def _decode_describe_producers_response_v0(buf: memoryview, pos: int) -> tuple[A
         if n * 9 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResponse)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -289,7 +290,7 @@ def _decode_describe_producers_response_v0(buf: memoryview, pos: int) -> tuple[A
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -302,7 +303,7 @@ def _decode_describe_producers_response_v0(buf: memoryview, pos: int) -> tuple[A
             if n * 37 > end - pos or budget < 0:
                 raise too_many("active_producers", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ProducerState)
                 x3.producer_id, x3.producer_epoch, x3.last_sequence, x3.last_timestamp, x3.coordinator_epoch, x3.current_txn_start_offset, n = _unpack_qiiqiqB(buf, pos)
                 pos += 37

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -222,7 +223,7 @@ def _decode_describe_quorum_request_v0(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         n = buf[pos]
         pos += 1
@@ -233,7 +234,7 @@ def _decode_describe_quorum_request_v0(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -246,7 +247,7 @@ def _decode_describe_quorum_request_v0(buf: memoryview, pos: int) -> tuple[Any, 
         if n * 5 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.partition_index, n = _unpack_iB(buf, pos)
             pos += 5
@@ -342,7 +343,7 @@ def _decode_describe_quorum_response_v0(buf: memoryview, pos: int) -> tuple[Any,
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         n = buf[pos]
         pos += 1
@@ -353,7 +354,7 @@ def _decode_describe_quorum_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -366,7 +367,7 @@ def _decode_describe_quorum_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         if n * 25 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.error_message = ''
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, x2.high_watermark, n = _unpack_ihiiqB(buf, pos)
@@ -380,7 +381,7 @@ def _decode_describe_quorum_response_v0(buf: memoryview, pos: int) -> tuple[Any,
             if n * 13 > end - pos or budget < 0:
                 raise too_many("current_voters", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ReplicaState)
                 x3.replica_directory_id = ZERO_UUID
                 x3.last_fetch_timestamp = -1
@@ -404,7 +405,7 @@ def _decode_describe_quorum_response_v0(buf: memoryview, pos: int) -> tuple[Any,
             if n * 13 > end - pos or budget < 0:
                 raise too_many("observers", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ReplicaState)
                 x3.replica_directory_id = ZERO_UUID
                 x3.last_fetch_timestamp = -1
@@ -459,7 +460,7 @@ def _decode_describe_quorum_response_v1(buf: memoryview, pos: int) -> tuple[Any,
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         n = buf[pos]
         pos += 1
@@ -470,7 +471,7 @@ def _decode_describe_quorum_response_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -483,7 +484,7 @@ def _decode_describe_quorum_response_v1(buf: memoryview, pos: int) -> tuple[Any,
         if n * 25 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.error_message = ''
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, x2.high_watermark, n = _unpack_ihiiqB(buf, pos)
@@ -497,7 +498,7 @@ def _decode_describe_quorum_response_v1(buf: memoryview, pos: int) -> tuple[Any,
             if n * 29 > end - pos or budget < 0:
                 raise too_many("current_voters", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ReplicaState)
                 x3.replica_directory_id = ZERO_UUID
                 x3.replica_id, x3.log_end_offset, x3.last_fetch_timestamp, x3.last_caught_up_timestamp, n = _unpack_iqqqB(buf, pos)
@@ -519,7 +520,7 @@ def _decode_describe_quorum_response_v1(buf: memoryview, pos: int) -> tuple[Any,
             if n * 29 > end - pos or budget < 0:
                 raise too_many("observers", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ReplicaState)
                 x3.replica_directory_id = ZERO_UUID
                 x3.replica_id, x3.log_end_offset, x3.last_fetch_timestamp, x3.last_caught_up_timestamp, n = _unpack_iqqqB(buf, pos)
@@ -569,7 +570,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -582,7 +583,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         n = buf[pos]
         pos += 1
@@ -593,7 +594,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -606,7 +607,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
         if n * 26 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -618,7 +619,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.leader_id, x2.leader_epoch, x2.high_watermark, n = _unpack_iiqB(buf, pos)
             pos += 17
@@ -631,7 +632,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
             if n * 45 > end - pos or budget < 0:
                 raise too_many("current_voters", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ReplicaState)
                 x3.replica_id, x3.replica_directory_id, x3.log_end_offset, x3.last_fetch_timestamp, x3.last_caught_up_timestamp, n = _unpack_i16sqqqB(buf, pos)
                 pos += 45
@@ -653,7 +654,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
             if n * 45 > end - pos or budget < 0:
                 raise too_many("observers", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ReplicaState)
                 x3.replica_id, x3.replica_directory_id, x3.log_end_offset, x3.last_fetch_timestamp, x3.last_caught_up_timestamp, n = _unpack_i16sqqqB(buf, pos)
                 pos += 45
@@ -691,7 +692,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
     if n * 6 > end - pos or budget < 0:
         raise too_many("nodes", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Node)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -704,7 +705,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
         if n * 5 > end - pos or budget < 0:
             raise too_many("listeners", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(Listener)
             n = buf[pos]
             pos += 1
@@ -715,7 +716,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -726,7 +727,7 @@ def _decode_describe_quorum_response_v2(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.port, n = _unpack_HB(buf, pos)
             pos += 3

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -175,7 +176,7 @@ def _decode_describe_share_group_offsets_request_v0(buf: memoryview, pos: int) -
     if n * 3 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeShareGroupOffsetsRequestGroup)
         n = buf[pos]
         pos += 1
@@ -186,7 +187,7 @@ def _decode_describe_share_group_offsets_request_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -200,7 +201,7 @@ def _decode_describe_share_group_offsets_request_v0(buf: memoryview, pos: int) -
             if n * 3 > end - pos or budget < 0:
                 raise too_many("topics", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(DescribeShareGroupOffsetsRequestTopic)
                 n = buf[pos]
                 pos += 1
@@ -211,7 +212,7 @@ def _decode_describe_share_group_offsets_request_v0(buf: memoryview, pos: int) -
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic_name", stop - end)
-                x2.topic_name = str(buf[pos:stop], "utf-8")
+                x2.topic_name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -331,7 +332,7 @@ def _decode_describe_share_group_offsets_response_v0(buf: memoryview, pos: int) 
     if n * 6 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeShareGroupOffsetsResponseGroup)
         n = buf[pos]
         pos += 1
@@ -342,7 +343,7 @@ def _decode_describe_share_group_offsets_response_v0(buf: memoryview, pos: int) 
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -355,7 +356,7 @@ def _decode_describe_share_group_offsets_response_v0(buf: memoryview, pos: int) 
         if n * 19 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeShareGroupOffsetsResponseTopic)
             n = buf[pos]
             pos += 1
@@ -366,7 +367,7 @@ def _decode_describe_share_group_offsets_response_v0(buf: memoryview, pos: int) 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("topic_name", stop - end)
-            x2.topic_name = str(buf[pos:stop], "utf-8")
+            x2.topic_name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17
@@ -380,7 +381,7 @@ def _decode_describe_share_group_offsets_response_v0(buf: memoryview, pos: int) 
             if n * 20 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeShareGroupOffsetsResponsePartition)
                 x3.lag = -1
                 x3.partition_index, x3.start_offset, x3.leader_epoch, x3.error_code, n = _unpack_iqihB(buf, pos)
@@ -393,7 +394,7 @@ def _decode_describe_share_group_offsets_response_v0(buf: memoryview, pos: int) 
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("error_message", stop - end)
-                    x3.error_message = str(buf[pos:stop], "utf-8")
+                    x3.error_message = buf[pos:stop].tobytes().decode()
                     pos = stop
                 n = buf[pos]
                 pos += 1
@@ -421,7 +422,7 @@ def _decode_describe_share_group_offsets_response_v0(buf: memoryview, pos: int) 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -455,7 +456,7 @@ def _decode_describe_share_group_offsets_response_v1(buf: memoryview, pos: int) 
     if n * 6 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeShareGroupOffsetsResponseGroup)
         n = buf[pos]
         pos += 1
@@ -466,7 +467,7 @@ def _decode_describe_share_group_offsets_response_v1(buf: memoryview, pos: int) 
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -479,7 +480,7 @@ def _decode_describe_share_group_offsets_response_v1(buf: memoryview, pos: int) 
         if n * 19 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeShareGroupOffsetsResponseTopic)
             n = buf[pos]
             pos += 1
@@ -490,7 +491,7 @@ def _decode_describe_share_group_offsets_response_v1(buf: memoryview, pos: int) 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("topic_name", stop - end)
-            x2.topic_name = str(buf[pos:stop], "utf-8")
+            x2.topic_name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17
@@ -504,7 +505,7 @@ def _decode_describe_share_group_offsets_response_v1(buf: memoryview, pos: int) 
             if n * 28 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(DescribeShareGroupOffsetsResponsePartition)
                 x3.partition_index, x3.start_offset, x3.leader_epoch, x3.lag, x3.error_code, n = _unpack_iqiqhB(buf, pos)
                 pos += 27
@@ -516,7 +517,7 @@ def _decode_describe_share_group_offsets_response_v1(buf: memoryview, pos: int) 
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("error_message", stop - end)
-                    x3.error_message = str(buf[pos:stop], "utf-8")
+                    x3.error_message = buf[pos:stop].tobytes().decode()
                     pos = stop
                 n = buf[pos]
                 pos += 1
@@ -544,7 +545,7 @@ def _decode_describe_share_group_offsets_response_v1(buf: memoryview, pos: int) 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -173,7 +174,7 @@ def _decode_describe_topic_partitions_request_v0(buf: memoryview, pos: int) -> t
     if n * 2 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicRequest)
         n = buf[pos]
         pos += 1
@@ -184,7 +185,7 @@ def _decode_describe_topic_partitions_request_v0(buf: memoryview, pos: int) -> t
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -209,7 +210,7 @@ def _decode_describe_topic_partitions_request_v0(buf: memoryview, pos: int) -> t
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.partition_index, n = _unpack_iB(buf, pos)
         pos += 5
@@ -296,7 +297,7 @@ def _decode_describe_topic_partitions_response_v0(buf: memoryview, pos: int) -> 
     if n * 26 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeTopicPartitionsResponseTopic)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -308,7 +309,7 @@ def _decode_describe_topic_partitions_response_v0(buf: memoryview, pos: int) -> 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.topic_id, x1.is_internal, n = _unpack_16soB(buf, pos)
         pos += 18
@@ -322,7 +323,7 @@ def _decode_describe_topic_partitions_response_v0(buf: memoryview, pos: int) -> 
         if n * 20 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(DescribeTopicPartitionsResponsePartition)
             x2.error_code, x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_hiiiB(buf, pos)
             pos += 15
@@ -417,7 +418,7 @@ def _decode_describe_topic_partitions_response_v0(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.partition_index, n = _unpack_iB(buf, pos)
         pos += 5

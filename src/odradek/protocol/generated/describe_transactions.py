@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -123,7 +124,7 @@ def _decode_describe_transactions_request_v0(buf: memoryview, pos: int) -> tuple
     if n > end - pos or budget < 0:
         raise too_many("transactional_ids", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -133,7 +134,7 @@ def _decode_describe_transactions_request_v0(buf: memoryview, pos: int) -> tuple
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_ids", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.transactional_ids = items1
@@ -193,7 +194,7 @@ def _decode_describe_transactions_response_v0(buf: memoryview, pos: int) -> tupl
     if n * 28 > end - pos or budget < 0:
         raise too_many("transaction_states", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TransactionState)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -204,7 +205,7 @@ def _decode_describe_transactions_response_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        x1.transactional_id = str(buf[pos:stop], "utf-8")
+        x1.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -215,7 +216,7 @@ def _decode_describe_transactions_response_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("transaction_state", stop - end)
-        x1.transaction_state = str(buf[pos:stop], "utf-8")
+        x1.transaction_state = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.transaction_timeout_ms, x1.transaction_start_time_ms, x1.producer_id, x1.producer_epoch, n = _unpack_iqqhB(buf, pos)
         pos += 23
@@ -228,7 +229,7 @@ def _decode_describe_transactions_response_v0(buf: memoryview, pos: int) -> tupl
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TopicData)
             n = buf[pos]
             pos += 1
@@ -239,7 +240,7 @@ def _decode_describe_transactions_response_v0(buf: memoryview, pos: int) -> tupl
             stop = pos + n - 1
             if stop > end:
                 raise too_short("topic", stop - end)
-            x2.topic = str(buf[pos:stop], "utf-8")
+            x2.topic = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1

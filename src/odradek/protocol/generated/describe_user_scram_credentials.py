@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -133,7 +134,7 @@ def _decode_describe_user_scram_credentials_request_v0(buf: memoryview, pos: int
         if n * 2 > end - pos or budget < 0:
             raise too_many("users", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(UserName)
             n = buf[pos]
             pos += 1
@@ -144,7 +145,7 @@ def _decode_describe_user_scram_credentials_request_v0(buf: memoryview, pos: int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -216,7 +217,7 @@ def _decode_describe_user_scram_credentials_response_v0(buf: memoryview, pos: in
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -229,7 +230,7 @@ def _decode_describe_user_scram_credentials_response_v0(buf: memoryview, pos: in
     if n * 6 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribeUserScramCredentialsResult)
         n = buf[pos]
         pos += 1
@@ -240,7 +241,7 @@ def _decode_describe_user_scram_credentials_response_v0(buf: memoryview, pos: in
         stop = pos + n - 1
         if stop > end:
             raise too_short("user", stop - end)
-        x1.user = str(buf[pos:stop], "utf-8")
+        x1.user = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -252,7 +253,7 @@ def _decode_describe_user_scram_credentials_response_v0(buf: memoryview, pos: in
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -265,7 +266,7 @@ def _decode_describe_user_scram_credentials_response_v0(buf: memoryview, pos: in
         if n * 6 > end - pos or budget < 0:
             raise too_many("credential_infos", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(CredentialInfo)
             x2.mechanism, x2.iterations, n = _unpack_biB(buf, pos)
             pos += 6

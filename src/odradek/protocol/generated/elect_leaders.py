@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -141,7 +142,7 @@ def _decode_elect_leaders_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 6 > end - pos or budget < 0:
             raise too_many("topic_partitions", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TopicPartitions)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -150,7 +151,7 @@ def _decode_elect_leaders_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n
             if stop > end:
                 raise too_short("topic", stop - end)
-            x1.topic = str(buf[pos:stop], "utf-8")
+            x1.topic = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -183,7 +184,7 @@ def _decode_elect_leaders_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 6 > end - pos or budget < 0:
             raise too_many("topic_partitions", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TopicPartitions)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -192,7 +193,7 @@ def _decode_elect_leaders_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n
             if stop > end:
                 raise too_short("topic", stop - end)
-            x1.topic = str(buf[pos:stop], "utf-8")
+            x1.topic = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -228,7 +229,7 @@ def _decode_elect_leaders_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 3 > end - pos or budget < 0:
             raise too_many("topic_partitions", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TopicPartitions)
             n = buf[pos]
             pos += 1
@@ -239,7 +240,7 @@ def _decode_elect_leaders_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n - 1
             if stop > end:
                 raise too_short("topic", stop - end)
-            x1.topic = str(buf[pos:stop], "utf-8")
+            x1.topic = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -372,7 +373,7 @@ def _decode_elect_leaders_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("replica_election_results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReplicaElectionResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -381,7 +382,7 @@ def _decode_elect_leaders_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -391,7 +392,7 @@ def _decode_elect_leaders_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 8 > end - pos or budget < 0:
             raise too_many("partition_result", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResult)
             x2.partition_id, x2.error_code, n = _unpack_ihh(buf, pos)
             pos += 8
@@ -401,7 +402,7 @@ def _decode_elect_leaders_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
                 stop = pos + n
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -425,7 +426,7 @@ def _decode_elect_leaders_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("replica_election_results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReplicaElectionResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -434,7 +435,7 @@ def _decode_elect_leaders_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -444,7 +445,7 @@ def _decode_elect_leaders_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 8 > end - pos or budget < 0:
             raise too_many("partition_result", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResult)
             x2.partition_id, x2.error_code, n = _unpack_ihh(buf, pos)
             pos += 8
@@ -454,7 +455,7 @@ def _decode_elect_leaders_response_v1(buf: memoryview, pos: int) -> tuple[Any, i
                 stop = pos + n
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -481,7 +482,7 @@ def _decode_elect_leaders_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 3 > end - pos or budget < 0:
         raise too_many("replica_election_results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReplicaElectionResult)
         n = buf[pos]
         pos += 1
@@ -492,7 +493,7 @@ def _decode_elect_leaders_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -505,7 +506,7 @@ def _decode_elect_leaders_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 8 > end - pos or budget < 0:
             raise too_many("partition_result", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResult)
             x2.partition_id, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -517,7 +518,7 @@ def _decode_elect_leaders_response_v2(buf: memoryview, pos: int) -> tuple[Any, i
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -220,7 +221,7 @@ def _decode_end_quorum_epoch_request_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -230,7 +231,7 @@ def _decode_end_quorum_epoch_request_v0(buf: memoryview, pos: int) -> tuple[Any,
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -239,7 +240,7 @@ def _decode_end_quorum_epoch_request_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -249,7 +250,7 @@ def _decode_end_quorum_epoch_request_v0(buf: memoryview, pos: int) -> tuple[Any,
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.preferred_candidates = []
             x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_iiii(buf, pos)
@@ -285,7 +286,7 @@ def _decode_end_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -298,7 +299,7 @@ def _decode_end_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[Any,
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         n = buf[pos]
         pos += 1
@@ -309,7 +310,7 @@ def _decode_end_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -322,7 +323,7 @@ def _decode_end_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[Any,
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.preferred_successors = []
             x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_iiiB(buf, pos)
@@ -336,7 +337,7 @@ def _decode_end_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[Any,
             if n * 21 > end - pos or budget < 0:
                 raise too_many("preferred_candidates", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(ReplicaInfo)
                 x3.candidate_id, x3.candidate_directory_id, n = _unpack_i16sB(buf, pos)
                 pos += 21
@@ -374,7 +375,7 @@ def _decode_end_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[Any,
     if n * 5 > end - pos or budget < 0:
         raise too_many("leader_endpoints", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(LeaderEndpoint)
         n = buf[pos]
         pos += 1
@@ -385,7 +386,7 @@ def _decode_end_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -396,7 +397,7 @@ def _decode_end_quorum_epoch_request_v1(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_HB(buf, pos)
         pos += 3
@@ -549,7 +550,7 @@ def _decode_end_quorum_epoch_response_v0(buf: memoryview, pos: int) -> tuple[Any
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -558,7 +559,7 @@ def _decode_end_quorum_epoch_response_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -568,7 +569,7 @@ def _decode_end_quorum_epoch_response_v0(buf: memoryview, pos: int) -> tuple[Any
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch = _unpack_ihii(buf, pos)
             pos += 14
@@ -598,7 +599,7 @@ def _decode_end_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[Any
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         n = buf[pos]
         pos += 1
@@ -609,7 +610,7 @@ def _decode_end_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -622,7 +623,7 @@ def _decode_end_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[Any
         if n * 15 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, n = _unpack_ihiiB(buf, pos)
             pos += 15
@@ -664,7 +665,7 @@ def _decode_end_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[Any
                 if n * 8 > end - pos or budget < 0:
                     raise too_many("node_endpoints", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(NodeEndpoint)
                     x2.node_id, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -675,7 +676,7 @@ def _decode_end_quorum_epoch_response_v1(buf: memoryview, pos: int) -> tuple[Any
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("host", stop - end)
-                    x2.host = str(buf[pos:stop], "utf-8")
+                    x2.host = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.port, n = _unpack_HB(buf, pos)
                     pos += 3

@@ -88,7 +88,7 @@ def _decode_end_txn_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.producer_id, m.producer_epoch, m.committed = _unpack_qho(buf, pos)
     pos += 11
@@ -109,7 +109,7 @@ def _decode_end_txn_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.producer_id, m.producer_epoch, m.committed, n = _unpack_qhoB(buf, pos)
     pos += 12

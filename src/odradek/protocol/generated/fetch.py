@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -367,7 +368,7 @@ def _decode_fetch_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -377,7 +378,7 @@ def _decode_fetch_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -387,7 +388,7 @@ def _decode_fetch_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.current_leader_epoch = -1
             x2.last_fetched_epoch = -1
@@ -425,7 +426,7 @@ def _decode_fetch_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -435,7 +436,7 @@ def _decode_fetch_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -445,7 +446,7 @@ def _decode_fetch_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.current_leader_epoch = -1
             x2.last_fetched_epoch = -1
@@ -482,7 +483,7 @@ def _decode_fetch_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -492,7 +493,7 @@ def _decode_fetch_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -502,7 +503,7 @@ def _decode_fetch_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.current_leader_epoch = -1
             x2.last_fetched_epoch = -1
@@ -539,7 +540,7 @@ def _decode_fetch_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -549,7 +550,7 @@ def _decode_fetch_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -559,7 +560,7 @@ def _decode_fetch_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 24 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.current_leader_epoch = -1
             x2.last_fetched_epoch = -1
@@ -592,7 +593,7 @@ def _decode_fetch_request_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -602,7 +603,7 @@ def _decode_fetch_request_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -612,7 +613,7 @@ def _decode_fetch_request_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 24 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.current_leader_epoch = -1
             x2.last_fetched_epoch = -1
@@ -634,7 +635,7 @@ def _decode_fetch_request_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -644,7 +645,7 @@ def _decode_fetch_request_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -677,7 +678,7 @@ def _decode_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -687,7 +688,7 @@ def _decode_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -697,7 +698,7 @@ def _decode_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 28 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.last_fetched_epoch = -1
             x2.replica_directory_id = ZERO_UUID
@@ -718,7 +719,7 @@ def _decode_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -728,7 +729,7 @@ def _decode_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -760,7 +761,7 @@ def _decode_fetch_request_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -770,7 +771,7 @@ def _decode_fetch_request_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -780,7 +781,7 @@ def _decode_fetch_request_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 28 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.last_fetched_epoch = -1
             x2.replica_directory_id = ZERO_UUID
@@ -801,7 +802,7 @@ def _decode_fetch_request_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -811,7 +812,7 @@ def _decode_fetch_request_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -832,7 +833,7 @@ def _decode_fetch_request_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("rack_id", stop - end)
-    m.rack_id = str(buf[pos:stop], "utf-8")
+    m.rack_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -855,7 +856,7 @@ def _decode_fetch_request_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -867,7 +868,7 @@ def _decode_fetch_request_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -880,7 +881,7 @@ def _decode_fetch_request_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 33 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.replica_directory_id = ZERO_UUID
             x2.high_watermark = 9223372036854775807
@@ -911,7 +912,7 @@ def _decode_fetch_request_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -923,7 +924,7 @@ def _decode_fetch_request_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -954,7 +955,7 @@ def _decode_fetch_request_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("rack_id", stop - end)
-    m.rack_id = str(buf[pos:stop], "utf-8")
+    m.rack_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -979,7 +980,7 @@ def _decode_fetch_request_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("cluster_id", stop - end)
-                    m.cluster_id = str(buf[pos:stop], "utf-8")
+                    m.cluster_id = buf[pos:stop].tobytes().decode()
                     pos = stop
             else:
                 unknown1.append((tag, bytes(buf[pos:tag_stop1])))
@@ -1008,7 +1009,7 @@ def _decode_fetch_request_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1023,7 +1024,7 @@ def _decode_fetch_request_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 33 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.replica_directory_id = ZERO_UUID
             x2.high_watermark = 9223372036854775807
@@ -1054,7 +1055,7 @@ def _decode_fetch_request_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1087,7 +1088,7 @@ def _decode_fetch_request_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("rack_id", stop - end)
-    m.rack_id = str(buf[pos:stop], "utf-8")
+    m.rack_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1112,7 +1113,7 @@ def _decode_fetch_request_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("cluster_id", stop - end)
-                    m.cluster_id = str(buf[pos:stop], "utf-8")
+                    m.cluster_id = buf[pos:stop].tobytes().decode()
                     pos = stop
             else:
                 unknown1.append((tag, bytes(buf[pos:tag_stop1])))
@@ -1142,7 +1143,7 @@ def _decode_fetch_request_v15(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1157,7 +1158,7 @@ def _decode_fetch_request_v15(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 33 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.replica_directory_id = ZERO_UUID
             x2.high_watermark = 9223372036854775807
@@ -1188,7 +1189,7 @@ def _decode_fetch_request_v15(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1221,7 +1222,7 @@ def _decode_fetch_request_v15(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("rack_id", stop - end)
-    m.rack_id = str(buf[pos:stop], "utf-8")
+    m.rack_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1246,7 +1247,7 @@ def _decode_fetch_request_v15(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("cluster_id", stop - end)
-                    m.cluster_id = str(buf[pos:stop], "utf-8")
+                    m.cluster_id = buf[pos:stop].tobytes().decode()
                     pos = stop
             elif tag == 1:
                 x2 = _new(ReplicaState)
@@ -1285,7 +1286,7 @@ def _decode_fetch_request_v17(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1300,7 +1301,7 @@ def _decode_fetch_request_v17(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 33 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.replica_directory_id = ZERO_UUID
             x2.high_watermark = 9223372036854775807
@@ -1348,7 +1349,7 @@ def _decode_fetch_request_v17(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1381,7 +1382,7 @@ def _decode_fetch_request_v17(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("rack_id", stop - end)
-    m.rack_id = str(buf[pos:stop], "utf-8")
+    m.rack_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1406,7 +1407,7 @@ def _decode_fetch_request_v17(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("cluster_id", stop - end)
-                    m.cluster_id = str(buf[pos:stop], "utf-8")
+                    m.cluster_id = buf[pos:stop].tobytes().decode()
                     pos = stop
             elif tag == 1:
                 x2 = _new(ReplicaState)
@@ -1445,7 +1446,7 @@ def _decode_fetch_request_v18(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1460,7 +1461,7 @@ def _decode_fetch_request_v18(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 33 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.replica_directory_id = ZERO_UUID
             x2.high_watermark = 9223372036854775807
@@ -1511,7 +1512,7 @@ def _decode_fetch_request_v18(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1544,7 +1545,7 @@ def _decode_fetch_request_v18(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("rack_id", stop - end)
-    m.rack_id = str(buf[pos:stop], "utf-8")
+    m.rack_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1569,7 +1570,7 @@ def _decode_fetch_request_v18(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("cluster_id", stop - end)
-                    m.cluster_id = str(buf[pos:stop], "utf-8")
+                    m.cluster_id = buf[pos:stop].tobytes().decode()
                     pos = stop
             elif tag == 1:
                 x2 = _new(ReplicaState)
@@ -2251,7 +2252,7 @@ def _decode_fetch_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -2261,7 +2262,7 @@ def _decode_fetch_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -2271,7 +2272,7 @@ def _decode_fetch_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.last_stable_offset = -1
             x2.log_start_offset = -1
@@ -2315,7 +2316,7 @@ def _decode_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -2325,7 +2326,7 @@ def _decode_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -2335,7 +2336,7 @@ def _decode_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.last_stable_offset = -1
             x2.log_start_offset = -1
@@ -2379,7 +2380,7 @@ def _decode_fetch_response_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -2389,7 +2390,7 @@ def _decode_fetch_response_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -2399,7 +2400,7 @@ def _decode_fetch_response_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 30 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.log_start_offset = -1
             x2.diverging_epoch = None
@@ -2415,7 +2416,7 @@ def _decode_fetch_response_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("aborted_transactions", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(AbortedTransaction)
                     x3.producer_id, x3.first_offset = _unpack_qq(buf, pos)
                     pos += 16
@@ -2457,7 +2458,7 @@ def _decode_fetch_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -2467,7 +2468,7 @@ def _decode_fetch_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -2477,7 +2478,7 @@ def _decode_fetch_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 38 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.diverging_epoch = None
             x2.current_leader = None
@@ -2492,7 +2493,7 @@ def _decode_fetch_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("aborted_transactions", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(AbortedTransaction)
                     x3.producer_id, x3.first_offset = _unpack_qq(buf, pos)
                     pos += 16
@@ -2532,7 +2533,7 @@ def _decode_fetch_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -2542,7 +2543,7 @@ def _decode_fetch_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -2552,7 +2553,7 @@ def _decode_fetch_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 38 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.diverging_epoch = None
             x2.current_leader = None
@@ -2567,7 +2568,7 @@ def _decode_fetch_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("aborted_transactions", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(AbortedTransaction)
                     x3.producer_id, x3.first_offset = _unpack_qq(buf, pos)
                     pos += 16
@@ -2607,7 +2608,7 @@ def _decode_fetch_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -2617,7 +2618,7 @@ def _decode_fetch_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -2627,7 +2628,7 @@ def _decode_fetch_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 42 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.diverging_epoch = None
             x2.current_leader = None
@@ -2641,7 +2642,7 @@ def _decode_fetch_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("aborted_transactions", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(AbortedTransaction)
                     x3.producer_id, x3.first_offset = _unpack_qq(buf, pos)
                     pos += 16
@@ -2684,7 +2685,7 @@ def _decode_fetch_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -2696,7 +2697,7 @@ def _decode_fetch_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -2709,7 +2710,7 @@ def _decode_fetch_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 37 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.diverging_epoch = None
             x2.current_leader = None
@@ -2726,7 +2727,7 @@ def _decode_fetch_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 17 > end - pos or budget < 0:
                     raise too_many("aborted_transactions", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(AbortedTransaction)
                     x3.producer_id, x3.first_offset, n = _unpack_qqB(buf, pos)
                     pos += 17
@@ -2829,7 +2830,7 @@ def _decode_fetch_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -2844,7 +2845,7 @@ def _decode_fetch_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 37 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.diverging_epoch = None
             x2.current_leader = None
@@ -2861,7 +2862,7 @@ def _decode_fetch_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 17 > end - pos or budget < 0:
                     raise too_many("aborted_transactions", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(AbortedTransaction)
                     x3.producer_id, x3.first_offset, n = _unpack_qqB(buf, pos)
                     pos += 17
@@ -2964,7 +2965,7 @@ def _decode_fetch_response_v16(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchableTopicResponse)
         x1.topic = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -2979,7 +2980,7 @@ def _decode_fetch_response_v16(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 37 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.diverging_epoch = None
             x2.current_leader = None
@@ -2996,7 +2997,7 @@ def _decode_fetch_response_v16(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 17 > end - pos or budget < 0:
                     raise too_many("aborted_transactions", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(AbortedTransaction)
                     x3.producer_id, x3.first_offset, n = _unpack_qqB(buf, pos)
                     pos += 17
@@ -3098,7 +3099,7 @@ def _decode_fetch_response_v16(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 11 > end - pos or budget < 0:
                     raise too_many("node_endpoints", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(NodeEndpoint)
                     x2.node_id, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -3109,7 +3110,7 @@ def _decode_fetch_response_v16(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("host", stop - end)
-                    x2.host = str(buf[pos:stop], "utf-8")
+                    x2.host = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.port, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -3121,7 +3122,7 @@ def _decode_fetch_response_v16(buf: memoryview, pos: int) -> tuple[Any, int]:
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("rack", stop - end)
-                        x2.rack = str(buf[pos:stop], "utf-8")
+                        x2.rack = buf[pos:stop].tobytes().decode()
                         pos = stop
                     n = buf[pos]
                     pos += 1

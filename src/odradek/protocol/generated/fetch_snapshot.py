@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -232,7 +233,7 @@ def _decode_fetch_snapshot_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicSnapshot)
         n = buf[pos]
         pos += 1
@@ -243,7 +244,7 @@ def _decode_fetch_snapshot_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -256,7 +257,7 @@ def _decode_fetch_snapshot_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 30 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionSnapshot)
             x2.replica_directory_id = ZERO_UUID
             x2.partition, x2.current_leader_epoch = _unpack_ii(buf, pos)
@@ -308,7 +309,7 @@ def _decode_fetch_snapshot_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("cluster_id", stop - end)
-                    m.cluster_id = str(buf[pos:stop], "utf-8")
+                    m.cluster_id = buf[pos:stop].tobytes().decode()
                     pos = stop
             else:
                 unknown1.append((tag, bytes(buf[pos:tag_stop1])))
@@ -336,7 +337,7 @@ def _decode_fetch_snapshot_request_v1(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicSnapshot)
         n = buf[pos]
         pos += 1
@@ -347,7 +348,7 @@ def _decode_fetch_snapshot_request_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -360,7 +361,7 @@ def _decode_fetch_snapshot_request_v1(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 30 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionSnapshot)
             x2.replica_directory_id = ZERO_UUID
             x2.partition, x2.current_leader_epoch = _unpack_ii(buf, pos)
@@ -429,7 +430,7 @@ def _decode_fetch_snapshot_request_v1(buf: memoryview, pos: int) -> tuple[Any, i
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("cluster_id", stop - end)
-                    m.cluster_id = str(buf[pos:stop], "utf-8")
+                    m.cluster_id = buf[pos:stop].tobytes().decode()
                     pos = stop
             else:
                 unknown1.append((tag, bytes(buf[pos:tag_stop1])))
@@ -594,7 +595,7 @@ def _decode_fetch_snapshot_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicSnapshot)
         n = buf[pos]
         pos += 1
@@ -605,7 +606,7 @@ def _decode_fetch_snapshot_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -618,7 +619,7 @@ def _decode_fetch_snapshot_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
         if n * 37 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionSnapshot)
             x2.current_leader = None
             x2.index, x2.error_code = _unpack_ih(buf, pos)
@@ -705,7 +706,7 @@ def _decode_fetch_snapshot_response_v1(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicSnapshot)
         n = buf[pos]
         pos += 1
@@ -716,7 +717,7 @@ def _decode_fetch_snapshot_response_v1(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -729,7 +730,7 @@ def _decode_fetch_snapshot_response_v1(buf: memoryview, pos: int) -> tuple[Any, 
         if n * 37 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionSnapshot)
             x2.current_leader = None
             x2.index, x2.error_code = _unpack_ih(buf, pos)
@@ -815,7 +816,7 @@ def _decode_fetch_snapshot_response_v1(buf: memoryview, pos: int) -> tuple[Any, 
                 if n * 8 > end - pos or budget < 0:
                     raise too_many("node_endpoints", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(NodeEndpoint)
                     x2.node_id, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -826,7 +827,7 @@ def _decode_fetch_snapshot_response_v1(buf: memoryview, pos: int) -> tuple[Any, 
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("host", stop - end)
-                    x2.host = str(buf[pos:stop], "utf-8")
+                    x2.host = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.port, n = _unpack_HB(buf, pos)
                     pos += 3

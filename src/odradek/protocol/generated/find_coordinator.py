@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -124,7 +125,7 @@ def _decode_find_coordinator_request_v0(buf: memoryview, pos: int) -> tuple[Any,
     stop = pos + n
     if stop > end:
         raise too_short("key", stop - end)
-    m.key = str(buf[pos:stop], "utf-8")
+    m.key = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -141,7 +142,7 @@ def _decode_find_coordinator_request_v1(buf: memoryview, pos: int) -> tuple[Any,
     stop = pos + n
     if stop > end:
         raise too_short("key", stop - end)
-    m.key = str(buf[pos:stop], "utf-8")
+    m.key = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.key_type,) = _unpack_b(buf, pos)
     pos += 1
@@ -163,7 +164,7 @@ def _decode_find_coordinator_request_v3(buf: memoryview, pos: int) -> tuple[Any,
     stop = pos + n - 1
     if stop > end:
         raise too_short("key", stop - end)
-    m.key = str(buf[pos:stop], "utf-8")
+    m.key = buf[pos:stop].tobytes().decode()
     pos = stop
     m.key_type, n = _unpack_bB(buf, pos)
     pos += 2
@@ -190,7 +191,7 @@ def _decode_find_coordinator_request_v4(buf: memoryview, pos: int) -> tuple[Any,
     if n > end - pos or budget < 0:
         raise too_many("coordinator_keys", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -200,7 +201,7 @@ def _decode_find_coordinator_request_v4(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("coordinator_keys", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.coordinator_keys = items1
@@ -312,7 +313,7 @@ def _decode_find_coordinator_response_v0(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n
     if stop > end:
         raise too_short("host", stop - end)
-    m.host = str(buf[pos:stop], "utf-8")
+    m.host = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.port,) = _unpack_i(buf, pos)
     pos += 4
@@ -332,7 +333,7 @@ def _decode_find_coordinator_response_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     m.node_id, n = _unpack_ih(buf, pos)
     pos += 6
@@ -341,7 +342,7 @@ def _decode_find_coordinator_response_v1(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n
     if stop > end:
         raise too_short("host", stop - end)
-    m.host = str(buf[pos:stop], "utf-8")
+    m.host = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.port,) = _unpack_i(buf, pos)
     pos += 4
@@ -364,7 +365,7 @@ def _decode_find_coordinator_response_v3(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     m.node_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -375,7 +376,7 @@ def _decode_find_coordinator_response_v3(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("host", stop - end)
-    m.host = str(buf[pos:stop], "utf-8")
+    m.host = buf[pos:stop].tobytes().decode()
     pos = stop
     m.port, n = _unpack_iB(buf, pos)
     pos += 5
@@ -406,7 +407,7 @@ def _decode_find_coordinator_response_v4(buf: memoryview, pos: int) -> tuple[Any
     if n * 14 > end - pos or budget < 0:
         raise too_many("coordinators", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Coordinator)
         n = buf[pos]
         pos += 1
@@ -417,7 +418,7 @@ def _decode_find_coordinator_response_v4(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("key", stop - end)
-        x1.key = str(buf[pos:stop], "utf-8")
+        x1.key = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -428,7 +429,7 @@ def _decode_find_coordinator_response_v4(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.error_code, n = _unpack_ihB(buf, pos)
         pos += 7
@@ -440,7 +441,7 @@ def _decode_find_coordinator_response_v4(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -142,7 +143,7 @@ def _decode_get_telemetry_subscriptions_response_v0(buf: memoryview, pos: int) -
     if n > end - pos or budget < 0:
         raise too_many("requested_metrics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -152,7 +153,7 @@ def _decode_get_telemetry_subscriptions_response_v0(buf: memoryview, pos: int) -
         stop = pos + n - 1
         if stop > end:
             raise too_short("requested_metrics", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.requested_metrics = items1

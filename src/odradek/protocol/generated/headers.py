@@ -74,7 +74,7 @@ def _decode_request_header_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("client_id", stop - end)
-        m.client_id = str(buf[pos:stop], "utf-8")
+        m.client_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -92,7 +92,7 @@ def _decode_request_header_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("client_id", stop - end)
-        m.client_id = str(buf[pos:stop], "utf-8")
+        m.client_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

@@ -83,7 +83,7 @@ def _decode_heartbeat_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id, n = _unpack_ih(buf, pos)
     pos += 6
@@ -92,7 +92,7 @@ def _decode_heartbeat_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -108,7 +108,7 @@ def _decode_heartbeat_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id, n = _unpack_ih(buf, pos)
     pos += 6
@@ -117,7 +117,7 @@ def _decode_heartbeat_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -127,7 +127,7 @@ def _decode_heartbeat_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -146,7 +146,7 @@ def _decode_heartbeat_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -157,7 +157,7 @@ def _decode_heartbeat_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -169,7 +169,7 @@ def _decode_heartbeat_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -142,7 +143,7 @@ def _decode_incremental_alter_configs_request_v0(buf: memoryview, pos: int) -> t
     if n * 7 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterConfigsResource)
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -151,7 +152,7 @@ def _decode_incremental_alter_configs_request_v0(buf: memoryview, pos: int) -> t
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -161,7 +162,7 @@ def _decode_incremental_alter_configs_request_v0(buf: memoryview, pos: int) -> t
         if n * 5 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterableConfig)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -170,7 +171,7 @@ def _decode_incremental_alter_configs_request_v0(buf: memoryview, pos: int) -> t
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.config_operation, n = _unpack_bh(buf, pos)
             pos += 3
@@ -180,7 +181,7 @@ def _decode_incremental_alter_configs_request_v0(buf: memoryview, pos: int) -> t
                 stop = pos + n
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -209,7 +210,7 @@ def _decode_incremental_alter_configs_request_v1(buf: memoryview, pos: int) -> t
     if n * 4 > end - pos or budget < 0:
         raise too_many("resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterConfigsResource)
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -220,7 +221,7 @@ def _decode_incremental_alter_configs_request_v1(buf: memoryview, pos: int) -> t
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -233,7 +234,7 @@ def _decode_incremental_alter_configs_request_v1(buf: memoryview, pos: int) -> t
         if n * 4 > end - pos or budget < 0:
             raise too_many("configs", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AlterableConfig)
             n = buf[pos]
             pos += 1
@@ -244,7 +245,7 @@ def _decode_incremental_alter_configs_request_v1(buf: memoryview, pos: int) -> t
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.config_operation, n = _unpack_bB(buf, pos)
             pos += 2
@@ -256,7 +257,7 @@ def _decode_incremental_alter_configs_request_v1(buf: memoryview, pos: int) -> t
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("value", stop - end)
-                x2.value = str(buf[pos:stop], "utf-8")
+                x2.value = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -388,7 +389,7 @@ def _decode_incremental_alter_configs_response_v0(buf: memoryview, pos: int) -> 
     if n * 7 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterConfigsResourceResponse)
         x1.error_code, n = _unpack_hh(buf, pos)
         pos += 4
@@ -398,7 +399,7 @@ def _decode_incremental_alter_configs_response_v0(buf: memoryview, pos: int) -> 
             stop = pos + n
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.resource_type, n = _unpack_bh(buf, pos)
         pos += 3
@@ -407,7 +408,7 @@ def _decode_incremental_alter_configs_response_v0(buf: memoryview, pos: int) -> 
         stop = pos + n
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -431,7 +432,7 @@ def _decode_incremental_alter_configs_response_v1(buf: memoryview, pos: int) -> 
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AlterConfigsResourceResponse)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -443,7 +444,7 @@ def _decode_incremental_alter_configs_response_v1(buf: memoryview, pos: int) -> 
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -454,7 +455,7 @@ def _decode_incremental_alter_configs_response_v1(buf: memoryview, pos: int) -> 
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1

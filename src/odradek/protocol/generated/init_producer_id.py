@@ -105,7 +105,7 @@ def _decode_init_producer_id_request_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        m.transactional_id = str(buf[pos:stop], "utf-8")
+        m.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
     (m.transaction_timeout_ms,) = _unpack_i(buf, pos)
     pos += 4
@@ -131,7 +131,7 @@ def _decode_init_producer_id_request_v2(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        m.transactional_id = str(buf[pos:stop], "utf-8")
+        m.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.transaction_timeout_ms, n = _unpack_iB(buf, pos)
     pos += 5
@@ -158,7 +158,7 @@ def _decode_init_producer_id_request_v3(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        m.transactional_id = str(buf[pos:stop], "utf-8")
+        m.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.transaction_timeout_ms, m.producer_id, m.producer_epoch, n = _unpack_iqhB(buf, pos)
     pos += 15
@@ -183,7 +183,7 @@ def _decode_init_producer_id_request_v6(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        m.transactional_id = str(buf[pos:stop], "utf-8")
+        m.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.transaction_timeout_ms, m.producer_id, m.producer_epoch, m.enable2_pc, m.keep_prepared_txn, n = _unpack_iqhooB(buf, pos)
     pos += 17

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -153,7 +154,7 @@ def _decode_join_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.session_timeout_ms, n = _unpack_ih(buf, pos)
     pos += 6
@@ -162,7 +163,7 @@ def _decode_join_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -171,7 +172,7 @@ def _decode_join_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -181,7 +182,7 @@ def _decode_join_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("protocols", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupRequestProtocol)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -190,7 +191,7 @@ def _decode_join_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -221,7 +222,7 @@ def _decode_join_group_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.session_timeout_ms, m.rebalance_timeout_ms, n = _unpack_iih(buf, pos)
     pos += 10
@@ -230,7 +231,7 @@ def _decode_join_group_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -239,7 +240,7 @@ def _decode_join_group_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -249,7 +250,7 @@ def _decode_join_group_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("protocols", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupRequestProtocol)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -258,7 +259,7 @@ def _decode_join_group_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -288,7 +289,7 @@ def _decode_join_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.session_timeout_ms, m.rebalance_timeout_ms, n = _unpack_iih(buf, pos)
     pos += 10
@@ -297,7 +298,7 @@ def _decode_join_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -307,7 +308,7 @@ def _decode_join_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -316,7 +317,7 @@ def _decode_join_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -326,7 +327,7 @@ def _decode_join_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("protocols", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupRequestProtocol)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -335,7 +336,7 @@ def _decode_join_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -367,7 +368,7 @@ def _decode_join_group_request_v6(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.session_timeout_ms, m.rebalance_timeout_ms, n = _unpack_iiB(buf, pos)
     pos += 9
@@ -378,7 +379,7 @@ def _decode_join_group_request_v6(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -390,7 +391,7 @@ def _decode_join_group_request_v6(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -401,7 +402,7 @@ def _decode_join_group_request_v6(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -414,7 +415,7 @@ def _decode_join_group_request_v6(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("protocols", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupRequestProtocol)
         n = buf[pos]
         pos += 1
@@ -425,7 +426,7 @@ def _decode_join_group_request_v6(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -468,7 +469,7 @@ def _decode_join_group_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.session_timeout_ms, m.rebalance_timeout_ms, n = _unpack_iiB(buf, pos)
     pos += 9
@@ -479,7 +480,7 @@ def _decode_join_group_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -491,7 +492,7 @@ def _decode_join_group_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -502,7 +503,7 @@ def _decode_join_group_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -515,7 +516,7 @@ def _decode_join_group_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("protocols", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupRequestProtocol)
         n = buf[pos]
         pos += 1
@@ -526,7 +527,7 @@ def _decode_join_group_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -557,7 +558,7 @@ def _decode_join_group_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("reason", stop - end)
-        m.reason = str(buf[pos:stop], "utf-8")
+        m.reason = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -826,7 +827,7 @@ def _decode_join_group_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("protocol_name", stop - end)
-    m.protocol_name = str(buf[pos:stop], "utf-8")
+    m.protocol_name = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -835,7 +836,7 @@ def _decode_join_group_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("leader", stop - end)
-    m.leader = str(buf[pos:stop], "utf-8")
+    m.leader = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -844,7 +845,7 @@ def _decode_join_group_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -854,7 +855,7 @@ def _decode_join_group_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 6 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupResponseMember)
         x1.group_instance_id = None
         (n,) = _unpack_h(buf, pos)
@@ -864,7 +865,7 @@ def _decode_join_group_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -895,7 +896,7 @@ def _decode_join_group_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("protocol_name", stop - end)
-    m.protocol_name = str(buf[pos:stop], "utf-8")
+    m.protocol_name = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -904,7 +905,7 @@ def _decode_join_group_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("leader", stop - end)
-    m.leader = str(buf[pos:stop], "utf-8")
+    m.leader = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -913,7 +914,7 @@ def _decode_join_group_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -923,7 +924,7 @@ def _decode_join_group_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 6 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupResponseMember)
         x1.group_instance_id = None
         (n,) = _unpack_h(buf, pos)
@@ -933,7 +934,7 @@ def _decode_join_group_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -964,7 +965,7 @@ def _decode_join_group_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("protocol_name", stop - end)
-    m.protocol_name = str(buf[pos:stop], "utf-8")
+    m.protocol_name = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -973,7 +974,7 @@ def _decode_join_group_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("leader", stop - end)
-    m.leader = str(buf[pos:stop], "utf-8")
+    m.leader = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -982,7 +983,7 @@ def _decode_join_group_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -992,7 +993,7 @@ def _decode_join_group_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 8 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupResponseMember)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1001,7 +1002,7 @@ def _decode_join_group_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1011,7 +1012,7 @@ def _decode_join_group_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -1044,7 +1045,7 @@ def _decode_join_group_response_v6(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("protocol_name", stop - end)
-    m.protocol_name = str(buf[pos:stop], "utf-8")
+    m.protocol_name = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1055,7 +1056,7 @@ def _decode_join_group_response_v6(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("leader", stop - end)
-    m.leader = str(buf[pos:stop], "utf-8")
+    m.leader = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1066,7 +1067,7 @@ def _decode_join_group_response_v6(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1079,7 +1080,7 @@ def _decode_join_group_response_v6(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 4 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupResponseMember)
         n = buf[pos]
         pos += 1
@@ -1090,7 +1091,7 @@ def _decode_join_group_response_v6(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1102,7 +1103,7 @@ def _decode_join_group_response_v6(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -1147,7 +1148,7 @@ def _decode_join_group_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        m.protocol_type = str(buf[pos:stop], "utf-8")
+        m.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -1159,7 +1160,7 @@ def _decode_join_group_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_name", stop - end)
-        m.protocol_name = str(buf[pos:stop], "utf-8")
+        m.protocol_name = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -1170,7 +1171,7 @@ def _decode_join_group_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("leader", stop - end)
-    m.leader = str(buf[pos:stop], "utf-8")
+    m.leader = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1181,7 +1182,7 @@ def _decode_join_group_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1194,7 +1195,7 @@ def _decode_join_group_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 4 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupResponseMember)
         n = buf[pos]
         pos += 1
@@ -1205,7 +1206,7 @@ def _decode_join_group_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1217,7 +1218,7 @@ def _decode_join_group_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -1261,7 +1262,7 @@ def _decode_join_group_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        m.protocol_type = str(buf[pos:stop], "utf-8")
+        m.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -1273,7 +1274,7 @@ def _decode_join_group_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_name", stop - end)
-        m.protocol_name = str(buf[pos:stop], "utf-8")
+        m.protocol_name = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -1284,7 +1285,7 @@ def _decode_join_group_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("leader", stop - end)
-    m.leader = str(buf[pos:stop], "utf-8")
+    m.leader = buf[pos:stop].tobytes().decode()
     pos = stop
     m.skip_assignment, n = _unpack_oB(buf, pos)
     pos += 2
@@ -1295,7 +1296,7 @@ def _decode_join_group_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -1308,7 +1309,7 @@ def _decode_join_group_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 4 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(JoinGroupResponseMember)
         n = buf[pos]
         pos += 1
@@ -1319,7 +1320,7 @@ def _decode_join_group_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1331,7 +1332,7 @@ def _decode_join_group_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -121,7 +122,7 @@ def _decode_leave_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -130,7 +131,7 @@ def _decode_leave_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -148,7 +149,7 @@ def _decode_leave_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -158,7 +159,7 @@ def _decode_leave_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 4 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberIdentity)
         x1.reason = None
         (n,) = _unpack_h(buf, pos)
@@ -168,7 +169,7 @@ def _decode_leave_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -178,7 +179,7 @@ def _decode_leave_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -201,7 +202,7 @@ def _decode_leave_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -214,7 +215,7 @@ def _decode_leave_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 3 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberIdentity)
         x1.reason = None
         n = buf[pos]
@@ -226,7 +227,7 @@ def _decode_leave_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -238,7 +239,7 @@ def _decode_leave_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -271,7 +272,7 @@ def _decode_leave_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -284,7 +285,7 @@ def _decode_leave_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 4 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberIdentity)
         n = buf[pos]
         pos += 1
@@ -295,7 +296,7 @@ def _decode_leave_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -307,7 +308,7 @@ def _decode_leave_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -319,7 +320,7 @@ def _decode_leave_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("reason", stop - end)
-            x1.reason = str(buf[pos:stop], "utf-8")
+            x1.reason = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -524,7 +525,7 @@ def _decode_leave_group_response_v3(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 6 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberResponse)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -533,7 +534,7 @@ def _decode_leave_group_response_v3(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -543,7 +544,7 @@ def _decode_leave_group_response_v3(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         (x1.error_code,) = _unpack_h(buf, pos)
         pos += 2
@@ -569,7 +570,7 @@ def _decode_leave_group_response_v4(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 5 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberResponse)
         n = buf[pos]
         pos += 1
@@ -580,7 +581,7 @@ def _decode_leave_group_response_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -592,7 +593,7 @@ def _decode_leave_group_response_v4(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -173,7 +174,7 @@ def _decode_list_config_resources_response_v0(buf: memoryview, pos: int) -> tupl
     if n * 2 > end - pos or budget < 0:
         raise too_many("config_resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ConfigResource)
         x1.resource_type = 16
         n = buf[pos]
@@ -185,7 +186,7 @@ def _decode_list_config_resources_response_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -219,7 +220,7 @@ def _decode_list_config_resources_response_v1(buf: memoryview, pos: int) -> tupl
     if n * 3 > end - pos or budget < 0:
         raise too_many("config_resources", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ConfigResource)
         n = buf[pos]
         pos += 1
@@ -230,7 +231,7 @@ def _decode_list_config_resources_response_v1(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("resource_name", stop - end)
-        x1.resource_name = str(buf[pos:stop], "utf-8")
+        x1.resource_name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.resource_type, n = _unpack_bB(buf, pos)
         pos += 2

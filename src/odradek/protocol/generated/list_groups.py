@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -131,7 +132,7 @@ def _decode_list_groups_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]
     if n > end - pos or budget < 0:
         raise too_many("states_filter", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -141,7 +142,7 @@ def _decode_list_groups_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("states_filter", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.states_filter = items1
@@ -169,7 +170,7 @@ def _decode_list_groups_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
     if n > end - pos or budget < 0:
         raise too_many("states_filter", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -179,7 +180,7 @@ def _decode_list_groups_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("states_filter", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.states_filter = items1
@@ -194,7 +195,7 @@ def _decode_list_groups_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
     if n > end - pos or budget < 0:
         raise too_many("types_filter", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -204,7 +205,7 @@ def _decode_list_groups_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("types_filter", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.types_filter = items1
@@ -330,7 +331,7 @@ def _decode_list_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 4 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListedGroup)
         x1.group_state = ''
         x1.group_type = ''
@@ -341,7 +342,7 @@ def _decode_list_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -350,7 +351,7 @@ def _decode_list_groups_response_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -371,7 +372,7 @@ def _decode_list_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 4 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListedGroup)
         x1.group_state = ''
         x1.group_type = ''
@@ -382,7 +383,7 @@ def _decode_list_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -391,7 +392,7 @@ def _decode_list_groups_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -415,7 +416,7 @@ def _decode_list_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 3 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListedGroup)
         x1.group_state = ''
         x1.group_type = ''
@@ -428,7 +429,7 @@ def _decode_list_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -439,7 +440,7 @@ def _decode_list_groups_response_v3(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -473,7 +474,7 @@ def _decode_list_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 4 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListedGroup)
         x1.group_type = ''
         n = buf[pos]
@@ -485,7 +486,7 @@ def _decode_list_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -496,7 +497,7 @@ def _decode_list_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -507,7 +508,7 @@ def _decode_list_groups_response_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -541,7 +542,7 @@ def _decode_list_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 5 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListedGroup)
         n = buf[pos]
         pos += 1
@@ -552,7 +553,7 @@ def _decode_list_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -563,7 +564,7 @@ def _decode_list_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        x1.protocol_type = str(buf[pos:stop], "utf-8")
+        x1.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -574,7 +575,7 @@ def _decode_list_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -585,7 +586,7 @@ def _decode_list_groups_response_v5(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_type", stop - end)
-        x1.group_type = str(buf[pos:stop], "utf-8")
+        x1.group_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1

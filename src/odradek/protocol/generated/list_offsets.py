@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -176,7 +177,7 @@ def _decode_list_offsets_request_v0(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -185,7 +186,7 @@ def _decode_list_offsets_request_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -195,7 +196,7 @@ def _decode_list_offsets_request_v0(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartition)
             x2.current_leader_epoch = -1
             x2.partition_index, x2.timestamp, x2.max_num_offsets = _unpack_iqi(buf, pos)
@@ -224,7 +225,7 @@ def _decode_list_offsets_request_v1(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -233,7 +234,7 @@ def _decode_list_offsets_request_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -243,7 +244,7 @@ def _decode_list_offsets_request_v1(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 12 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartition)
             x2.current_leader_epoch = -1
             x2.max_num_offsets = 1
@@ -272,7 +273,7 @@ def _decode_list_offsets_request_v2(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -281,7 +282,7 @@ def _decode_list_offsets_request_v2(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -291,7 +292,7 @@ def _decode_list_offsets_request_v2(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 12 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartition)
             x2.current_leader_epoch = -1
             x2.max_num_offsets = 1
@@ -320,7 +321,7 @@ def _decode_list_offsets_request_v4(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -329,7 +330,7 @@ def _decode_list_offsets_request_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -339,7 +340,7 @@ def _decode_list_offsets_request_v4(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartition)
             x2.max_num_offsets = 1
             x2.partition_index, x2.current_leader_epoch, x2.timestamp = _unpack_iiq(buf, pos)
@@ -370,7 +371,7 @@ def _decode_list_offsets_request_v6(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopic)
         n = buf[pos]
         pos += 1
@@ -381,7 +382,7 @@ def _decode_list_offsets_request_v6(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -394,7 +395,7 @@ def _decode_list_offsets_request_v6(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 17 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartition)
             x2.max_num_offsets = 1
             x2.partition_index, x2.current_leader_epoch, x2.timestamp, n = _unpack_iiqB(buf, pos)
@@ -437,7 +438,7 @@ def _decode_list_offsets_request_v10(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopic)
         n = buf[pos]
         pos += 1
@@ -448,7 +449,7 @@ def _decode_list_offsets_request_v10(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -461,7 +462,7 @@ def _decode_list_offsets_request_v10(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 17 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartition)
             x2.max_num_offsets = 1
             x2.partition_index, x2.current_leader_epoch, x2.timestamp, n = _unpack_iiqB(buf, pos)
@@ -687,7 +688,7 @@ def _decode_list_offsets_response_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopicResponse)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -696,7 +697,7 @@ def _decode_list_offsets_response_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -706,7 +707,7 @@ def _decode_list_offsets_response_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 10 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartitionResponse)
             x2.timestamp = -1
             x2.offset = -1
@@ -743,7 +744,7 @@ def _decode_list_offsets_response_v1(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopicResponse)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -752,7 +753,7 @@ def _decode_list_offsets_response_v1(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -762,7 +763,7 @@ def _decode_list_offsets_response_v1(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 22 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartitionResponse)
             x2.old_style_offsets = []
             x2.leader_epoch = -1
@@ -790,7 +791,7 @@ def _decode_list_offsets_response_v2(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopicResponse)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -799,7 +800,7 @@ def _decode_list_offsets_response_v2(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -809,7 +810,7 @@ def _decode_list_offsets_response_v2(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 22 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartitionResponse)
             x2.old_style_offsets = []
             x2.leader_epoch = -1
@@ -837,7 +838,7 @@ def _decode_list_offsets_response_v4(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopicResponse)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -846,7 +847,7 @@ def _decode_list_offsets_response_v4(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -856,7 +857,7 @@ def _decode_list_offsets_response_v4(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 26 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartitionResponse)
             x2.old_style_offsets = []
             x2.partition_index, x2.error_code, x2.timestamp, x2.offset, x2.leader_epoch = _unpack_ihqqi(buf, pos)
@@ -886,7 +887,7 @@ def _decode_list_offsets_response_v6(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ListOffsetsTopicResponse)
         n = buf[pos]
         pos += 1
@@ -897,7 +898,7 @@ def _decode_list_offsets_response_v6(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -910,7 +911,7 @@ def _decode_list_offsets_response_v6(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 27 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ListOffsetsPartitionResponse)
             x2.old_style_offsets = []
             x2.partition_index, x2.error_code, x2.timestamp, x2.offset, x2.leader_epoch, n = _unpack_ihqqiB(buf, pos)

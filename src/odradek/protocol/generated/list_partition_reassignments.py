@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -135,7 +136,7 @@ def _decode_list_partition_reassignments_request_v0(buf: memoryview, pos: int) -
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(ListPartitionReassignmentsTopics)
             n = buf[pos]
             pos += 1
@@ -146,7 +147,7 @@ def _decode_list_partition_reassignments_request_v0(buf: memoryview, pos: int) -
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -238,7 +239,7 @@ def _decode_list_partition_reassignments_response_v0(buf: memoryview, pos: int) 
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -251,7 +252,7 @@ def _decode_list_partition_reassignments_response_v0(buf: memoryview, pos: int) 
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OngoingTopicReassignment)
         n = buf[pos]
         pos += 1
@@ -262,7 +263,7 @@ def _decode_list_partition_reassignments_response_v0(buf: memoryview, pos: int) 
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -275,7 +276,7 @@ def _decode_list_partition_reassignments_response_v0(buf: memoryview, pos: int) 
         if n * 8 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OngoingPartitionReassignment)
             x2.partition_index, n = _unpack_iB(buf, pos)
             pos += 5

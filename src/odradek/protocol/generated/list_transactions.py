@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -109,7 +110,7 @@ def _decode_list_transactions_request_v0(buf: memoryview, pos: int) -> tuple[Any
     if n > end - pos or budget < 0:
         raise too_many("state_filters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -119,7 +120,7 @@ def _decode_list_transactions_request_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("state_filters", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.state_filters = items1
@@ -160,7 +161,7 @@ def _decode_list_transactions_request_v1(buf: memoryview, pos: int) -> tuple[Any
     if n > end - pos or budget < 0:
         raise too_many("state_filters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -170,7 +171,7 @@ def _decode_list_transactions_request_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("state_filters", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.state_filters = items1
@@ -210,7 +211,7 @@ def _decode_list_transactions_request_v2(buf: memoryview, pos: int) -> tuple[Any
     if n > end - pos or budget < 0:
         raise too_many("state_filters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -220,7 +221,7 @@ def _decode_list_transactions_request_v2(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("state_filters", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.state_filters = items1
@@ -246,7 +247,7 @@ def _decode_list_transactions_request_v2(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id_pattern", stop - end)
-        m.transactional_id_pattern = str(buf[pos:stop], "utf-8")
+        m.transactional_id_pattern = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -391,7 +392,7 @@ def _decode_list_transactions_response_v0(buf: memoryview, pos: int) -> tuple[An
     if n > end - pos or budget < 0:
         raise too_many("unknown_state_filters", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -401,7 +402,7 @@ def _decode_list_transactions_response_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("unknown_state_filters", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.unknown_state_filters = items1
@@ -416,7 +417,7 @@ def _decode_list_transactions_response_v0(buf: memoryview, pos: int) -> tuple[An
     if n * 11 > end - pos or budget < 0:
         raise too_many("transaction_states", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TransactionState)
         n = buf[pos]
         pos += 1
@@ -427,7 +428,7 @@ def _decode_list_transactions_response_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        x1.transactional_id = str(buf[pos:stop], "utf-8")
+        x1.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.producer_id, n = _unpack_qB(buf, pos)
         pos += 9
@@ -438,7 +439,7 @@ def _decode_list_transactions_response_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("transaction_state", stop - end)
-        x1.transaction_state = str(buf[pos:stop], "utf-8")
+        x1.transaction_state = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1

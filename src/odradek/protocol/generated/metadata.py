@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -204,7 +205,7 @@ def _decode_metadata_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 2 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -214,7 +215,7 @@ def _decode_metadata_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -239,7 +240,7 @@ def _decode_metadata_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 2 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(MetadataRequestTopic)
             x1.topic_id = ZERO_UUID
             (n,) = _unpack_h(buf, pos)
@@ -249,7 +250,7 @@ def _decode_metadata_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             x1.unknown_tags = ()
             items1.append(x1)
@@ -273,7 +274,7 @@ def _decode_metadata_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 2 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(MetadataRequestTopic)
             x1.topic_id = ZERO_UUID
             (n,) = _unpack_h(buf, pos)
@@ -283,7 +284,7 @@ def _decode_metadata_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             x1.unknown_tags = ()
             items1.append(x1)
@@ -307,7 +308,7 @@ def _decode_metadata_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 2 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(MetadataRequestTopic)
             x1.topic_id = ZERO_UUID
             (n,) = _unpack_h(buf, pos)
@@ -317,7 +318,7 @@ def _decode_metadata_request_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             x1.unknown_tags = ()
             items1.append(x1)
@@ -344,7 +345,7 @@ def _decode_metadata_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 2 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(MetadataRequestTopic)
             x1.topic_id = ZERO_UUID
             n = buf[pos]
@@ -356,7 +357,7 @@ def _decode_metadata_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -391,7 +392,7 @@ def _decode_metadata_request_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(MetadataRequestTopic)
             x1.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17
@@ -404,7 +405,7 @@ def _decode_metadata_request_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x1.name = str(buf[pos:stop], "utf-8")
+                x1.name = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -440,7 +441,7 @@ def _decode_metadata_request_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(MetadataRequestTopic)
             x1.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17
@@ -453,7 +454,7 @@ def _decode_metadata_request_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x1.name = str(buf[pos:stop], "utf-8")
+                x1.name = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -692,7 +693,7 @@ def _decode_metadata_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 10 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.rack = None
         x1.node_id, n = _unpack_ih(buf, pos)
@@ -702,7 +703,7 @@ def _decode_metadata_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         (x1.port,) = _unpack_i(buf, pos)
         pos += 4
@@ -717,7 +718,7 @@ def _decode_metadata_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 8 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.topic_id = ZERO_UUID
         x1.is_internal = False
@@ -729,7 +730,7 @@ def _decode_metadata_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -739,7 +740,7 @@ def _decode_metadata_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.leader_epoch = -1
             x2.offline_replicas = []
@@ -787,7 +788,7 @@ def _decode_metadata_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 12 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_ih(buf, pos)
         pos += 6
@@ -796,7 +797,7 @@ def _decode_metadata_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_ih(buf, pos)
         pos += 6
@@ -806,7 +807,7 @@ def _decode_metadata_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -819,7 +820,7 @@ def _decode_metadata_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 9 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.topic_id = ZERO_UUID
         x1.topic_authorized_operations = -2147483648
@@ -830,7 +831,7 @@ def _decode_metadata_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.is_internal, n = _unpack_oi(buf, pos)
         pos += 5
@@ -840,7 +841,7 @@ def _decode_metadata_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.leader_epoch = -1
             x2.offline_replicas = []
@@ -887,7 +888,7 @@ def _decode_metadata_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 12 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_ih(buf, pos)
         pos += 6
@@ -896,7 +897,7 @@ def _decode_metadata_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_ih(buf, pos)
         pos += 6
@@ -906,7 +907,7 @@ def _decode_metadata_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -919,7 +920,7 @@ def _decode_metadata_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_ii(buf, pos)
     pos += 8
@@ -929,7 +930,7 @@ def _decode_metadata_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 9 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.topic_id = ZERO_UUID
         x1.topic_authorized_operations = -2147483648
@@ -940,7 +941,7 @@ def _decode_metadata_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.is_internal, n = _unpack_oi(buf, pos)
         pos += 5
@@ -950,7 +951,7 @@ def _decode_metadata_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.leader_epoch = -1
             x2.offline_replicas = []
@@ -996,7 +997,7 @@ def _decode_metadata_response_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 12 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_ih(buf, pos)
         pos += 6
@@ -1005,7 +1006,7 @@ def _decode_metadata_response_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_ih(buf, pos)
         pos += 6
@@ -1015,7 +1016,7 @@ def _decode_metadata_response_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -1028,7 +1029,7 @@ def _decode_metadata_response_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_ii(buf, pos)
     pos += 8
@@ -1038,7 +1039,7 @@ def _decode_metadata_response_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 9 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.topic_id = ZERO_UUID
         x1.topic_authorized_operations = -2147483648
@@ -1049,7 +1050,7 @@ def _decode_metadata_response_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.is_internal, n = _unpack_oi(buf, pos)
         pos += 5
@@ -1059,7 +1060,7 @@ def _decode_metadata_response_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.leader_epoch = -1
             x2.offline_replicas = []
@@ -1105,7 +1106,7 @@ def _decode_metadata_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 12 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_ih(buf, pos)
         pos += 6
@@ -1114,7 +1115,7 @@ def _decode_metadata_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_ih(buf, pos)
         pos += 6
@@ -1124,7 +1125,7 @@ def _decode_metadata_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -1137,7 +1138,7 @@ def _decode_metadata_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_ii(buf, pos)
     pos += 8
@@ -1147,7 +1148,7 @@ def _decode_metadata_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 9 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.topic_id = ZERO_UUID
         x1.topic_authorized_operations = -2147483648
@@ -1158,7 +1159,7 @@ def _decode_metadata_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.is_internal, n = _unpack_oi(buf, pos)
         pos += 5
@@ -1168,7 +1169,7 @@ def _decode_metadata_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 22 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.leader_epoch = -1
             x2.error_code, x2.partition_index, x2.leader_id, n = _unpack_hiii(buf, pos)
@@ -1222,7 +1223,7 @@ def _decode_metadata_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 12 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_ih(buf, pos)
         pos += 6
@@ -1231,7 +1232,7 @@ def _decode_metadata_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_ih(buf, pos)
         pos += 6
@@ -1241,7 +1242,7 @@ def _decode_metadata_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -1254,7 +1255,7 @@ def _decode_metadata_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_ii(buf, pos)
     pos += 8
@@ -1264,7 +1265,7 @@ def _decode_metadata_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 9 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.topic_id = ZERO_UUID
         x1.topic_authorized_operations = -2147483648
@@ -1275,7 +1276,7 @@ def _decode_metadata_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.is_internal, n = _unpack_oi(buf, pos)
         pos += 5
@@ -1285,7 +1286,7 @@ def _decode_metadata_response_v7(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 26 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.error_code, x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_hiiii(buf, pos)
             pos += 18
@@ -1337,7 +1338,7 @@ def _decode_metadata_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 12 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_ih(buf, pos)
         pos += 6
@@ -1346,7 +1347,7 @@ def _decode_metadata_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_ih(buf, pos)
         pos += 6
@@ -1356,7 +1357,7 @@ def _decode_metadata_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.unknown_tags = ()
         items1.append(x1)
@@ -1369,7 +1370,7 @@ def _decode_metadata_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_ii(buf, pos)
     pos += 8
@@ -1379,7 +1380,7 @@ def _decode_metadata_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 13 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.topic_id = ZERO_UUID
         x1.error_code, n = _unpack_hh(buf, pos)
@@ -1389,7 +1390,7 @@ def _decode_metadata_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.is_internal, n = _unpack_oi(buf, pos)
         pos += 5
@@ -1399,7 +1400,7 @@ def _decode_metadata_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 26 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.error_code, x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_hiiii(buf, pos)
             pos += 18
@@ -1458,7 +1459,7 @@ def _decode_metadata_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 11 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -1469,7 +1470,7 @@ def _decode_metadata_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -1481,7 +1482,7 @@ def _decode_metadata_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -1501,7 +1502,7 @@ def _decode_metadata_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -1514,7 +1515,7 @@ def _decode_metadata_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 10 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.topic_id = ZERO_UUID
         x1.error_code, n = _unpack_hB(buf, pos)
@@ -1526,7 +1527,7 @@ def _decode_metadata_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.is_internal, n = _unpack_oB(buf, pos)
         pos += 2
@@ -1539,7 +1540,7 @@ def _decode_metadata_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.error_code, x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_hiiiB(buf, pos)
             pos += 15
@@ -1618,7 +1619,7 @@ def _decode_metadata_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 11 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -1629,7 +1630,7 @@ def _decode_metadata_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -1641,7 +1642,7 @@ def _decode_metadata_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -1661,7 +1662,7 @@ def _decode_metadata_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -1674,7 +1675,7 @@ def _decode_metadata_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 26 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -1685,7 +1686,7 @@ def _decode_metadata_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.topic_id, x1.is_internal, n = _unpack_16soB(buf, pos)
         pos += 18
@@ -1699,7 +1700,7 @@ def _decode_metadata_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.error_code, x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_hiiiB(buf, pos)
             pos += 15
@@ -1779,7 +1780,7 @@ def _decode_metadata_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 11 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -1790,7 +1791,7 @@ def _decode_metadata_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -1802,7 +1803,7 @@ def _decode_metadata_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -1822,7 +1823,7 @@ def _decode_metadata_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -1835,7 +1836,7 @@ def _decode_metadata_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 26 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -1846,7 +1847,7 @@ def _decode_metadata_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.topic_id, x1.is_internal, n = _unpack_16soB(buf, pos)
         pos += 18
@@ -1860,7 +1861,7 @@ def _decode_metadata_response_v11(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.error_code, x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_hiiiB(buf, pos)
             pos += 15
@@ -1940,7 +1941,7 @@ def _decode_metadata_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 11 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -1951,7 +1952,7 @@ def _decode_metadata_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -1963,7 +1964,7 @@ def _decode_metadata_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -1983,7 +1984,7 @@ def _decode_metadata_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -1996,7 +1997,7 @@ def _decode_metadata_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 26 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -2008,7 +2009,7 @@ def _decode_metadata_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.topic_id, x1.is_internal, n = _unpack_16soB(buf, pos)
         pos += 18
@@ -2022,7 +2023,7 @@ def _decode_metadata_response_v12(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.error_code, x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_hiiiB(buf, pos)
             pos += 15
@@ -2101,7 +2102,7 @@ def _decode_metadata_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 11 > end - pos or budget < 0:
         raise too_many("brokers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseBroker)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -2112,7 +2113,7 @@ def _decode_metadata_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -2124,7 +2125,7 @@ def _decode_metadata_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -2144,7 +2145,7 @@ def _decode_metadata_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.controller_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -2157,7 +2158,7 @@ def _decode_metadata_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 26 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MetadataResponseTopic)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -2169,7 +2170,7 @@ def _decode_metadata_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.topic_id, x1.is_internal, n = _unpack_16soB(buf, pos)
         pos += 18
@@ -2183,7 +2184,7 @@ def _decode_metadata_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(MetadataResponsePartition)
             x2.error_code, x2.partition_index, x2.leader_id, x2.leader_epoch, n = _unpack_hiiiB(buf, pos)
             pos += 15

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -801,7 +802,7 @@ def _decode_register_broker_record_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 7 > end - pos or budget < 0:
         raise too_many("end_points", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerEndpoint)
         n = buf[pos]
         pos += 1
@@ -812,7 +813,7 @@ def _decode_register_broker_record_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -823,7 +824,7 @@ def _decode_register_broker_record_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -844,7 +845,7 @@ def _decode_register_broker_record_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerFeature)
         n = buf[pos]
         pos += 1
@@ -855,7 +856,7 @@ def _decode_register_broker_record_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -875,7 +876,7 @@ def _decode_register_broker_record_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     m.fenced, n = _unpack_oB(buf, pos)
     pos += 2
@@ -905,7 +906,7 @@ def _decode_register_broker_record_v1(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 7 > end - pos or budget < 0:
         raise too_many("end_points", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerEndpoint)
         n = buf[pos]
         pos += 1
@@ -916,7 +917,7 @@ def _decode_register_broker_record_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -927,7 +928,7 @@ def _decode_register_broker_record_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -948,7 +949,7 @@ def _decode_register_broker_record_v1(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerFeature)
         n = buf[pos]
         pos += 1
@@ -959,7 +960,7 @@ def _decode_register_broker_record_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -979,7 +980,7 @@ def _decode_register_broker_record_v1(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     m.fenced, m.in_controlled_shutdown, n = _unpack_ooB(buf, pos)
     pos += 3
@@ -1008,7 +1009,7 @@ def _decode_register_broker_record_v2(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 7 > end - pos or budget < 0:
         raise too_many("end_points", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerEndpoint)
         n = buf[pos]
         pos += 1
@@ -1019,7 +1020,7 @@ def _decode_register_broker_record_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1030,7 +1031,7 @@ def _decode_register_broker_record_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -1051,7 +1052,7 @@ def _decode_register_broker_record_v2(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerFeature)
         n = buf[pos]
         pos += 1
@@ -1062,7 +1063,7 @@ def _decode_register_broker_record_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -1082,7 +1083,7 @@ def _decode_register_broker_record_v2(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     m.fenced, m.in_controlled_shutdown, n = _unpack_ooB(buf, pos)
     pos += 3
@@ -1111,7 +1112,7 @@ def _decode_register_broker_record_v3(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 7 > end - pos or budget < 0:
         raise too_many("end_points", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerEndpoint)
         n = buf[pos]
         pos += 1
@@ -1122,7 +1123,7 @@ def _decode_register_broker_record_v3(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1133,7 +1134,7 @@ def _decode_register_broker_record_v3(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -1154,7 +1155,7 @@ def _decode_register_broker_record_v3(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerFeature)
         n = buf[pos]
         pos += 1
@@ -1165,7 +1166,7 @@ def _decode_register_broker_record_v3(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -1185,7 +1186,7 @@ def _decode_register_broker_record_v3(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     m.fenced, m.in_controlled_shutdown, n = _unpack_ooB(buf, pos)
     pos += 3
@@ -1211,7 +1212,7 @@ def _decode_register_broker_record_v3(buf: memoryview, pos: int) -> tuple[Any, i
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("log_dirs", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     (x2,) = _unpack_16s(buf, pos)
                     pos += 16
                     x2 = Uuid(x2)
@@ -1245,7 +1246,7 @@ def _decode_register_broker_record_v4(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 7 > end - pos or budget < 0:
         raise too_many("end_points", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerEndpoint)
         n = buf[pos]
         pos += 1
@@ -1256,7 +1257,7 @@ def _decode_register_broker_record_v4(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1267,7 +1268,7 @@ def _decode_register_broker_record_v4(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -1288,7 +1289,7 @@ def _decode_register_broker_record_v4(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(BrokerFeature)
         n = buf[pos]
         pos += 1
@@ -1299,7 +1300,7 @@ def _decode_register_broker_record_v4(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -1319,7 +1320,7 @@ def _decode_register_broker_record_v4(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack", stop - end)
-        m.rack = str(buf[pos:stop], "utf-8")
+        m.rack = buf[pos:stop].tobytes().decode()
         pos = stop
     m.fenced, m.in_controlled_shutdown, n = _unpack_ooB(buf, pos)
     pos += 3
@@ -1345,7 +1346,7 @@ def _decode_register_broker_record_v4(buf: memoryview, pos: int) -> tuple[Any, i
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("log_dirs", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     (x2,) = _unpack_16s(buf, pos)
                     pos += 16
                     x2 = Uuid(x2)
@@ -1364,7 +1365,7 @@ def _decode_register_broker_record_v4(buf: memoryview, pos: int) -> tuple[Any, i
                     if n * 16 > end - pos or budget < 0:
                         raise too_many("cordoned_log_dirs", n)
                     items2 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         (x2,) = _unpack_16s(buf, pos)
                         pos += 16
                         x2 = Uuid(x2)
@@ -1826,7 +1827,7 @@ def _decode_topic_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("name", stop - end)
-    m.name = str(buf[pos:stop], "utf-8")
+    m.name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.topic_id, n = _unpack_16sB(buf, pos)
     pos += 17
@@ -2013,7 +2014,7 @@ def _decode_partition_record_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 16 > end - pos or budget < 0:
         raise too_many("directories", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (x1,) = _unpack_16s(buf, pos)
         pos += 16
         x1 = Uuid(x1)
@@ -2111,7 +2112,7 @@ def _decode_partition_record_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 16 > end - pos or budget < 0:
         raise too_many("directories", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (x1,) = _unpack_16s(buf, pos)
         pos += 16
         x1 = Uuid(x1)
@@ -2378,7 +2379,7 @@ def _decode_config_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("resource_name", stop - end)
-    m.resource_name = str(buf[pos:stop], "utf-8")
+    m.resource_name = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -2389,7 +2390,7 @@ def _decode_config_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("name", stop - end)
-    m.name = str(buf[pos:stop], "utf-8")
+    m.name = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -2401,7 +2402,7 @@ def _decode_config_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("value", stop - end)
-        m.value = str(buf[pos:stop], "utf-8")
+        m.value = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -2654,7 +2655,7 @@ def _decode_partition_change_record_v1(buf: memoryview, pos: int) -> tuple[Any, 
                     if n * 16 > end - pos or budget < 0:
                         raise too_many("directories", n)
                     items2 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         (x2,) = _unpack_16s(buf, pos)
                         pos += 16
                         x2 = Uuid(x2)
@@ -2799,7 +2800,7 @@ def _decode_partition_change_record_v2(buf: memoryview, pos: int) -> tuple[Any, 
                     if n * 16 > end - pos or budget < 0:
                         raise too_many("directories", n)
                     items2 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         (x2,) = _unpack_16s(buf, pos)
                         pos += 16
                         x2 = Uuid(x2)
@@ -3213,7 +3214,7 @@ def _decode_delegation_token_record_v0(buf: memoryview, pos: int) -> tuple[Any, 
     stop = pos + n - 1
     if stop > end:
         raise too_short("owner", stop - end)
-    m.owner = str(buf[pos:stop], "utf-8")
+    m.owner = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -3224,7 +3225,7 @@ def _decode_delegation_token_record_v0(buf: memoryview, pos: int) -> tuple[Any, 
     stop = pos + n - 1
     if stop > end:
         raise too_short("requester", stop - end)
-    m.requester = str(buf[pos:stop], "utf-8")
+    m.requester = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -3237,7 +3238,7 @@ def _decode_delegation_token_record_v0(buf: memoryview, pos: int) -> tuple[Any, 
     if n > end - pos or budget < 0:
         raise too_many("renewers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -3247,7 +3248,7 @@ def _decode_delegation_token_record_v0(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("renewers", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.renewers = items1
@@ -3260,7 +3261,7 @@ def _decode_delegation_token_record_v0(buf: memoryview, pos: int) -> tuple[Any, 
     stop = pos + n - 1
     if stop > end:
         raise too_short("token_id", stop - end)
-    m.token_id = str(buf[pos:stop], "utf-8")
+    m.token_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -3338,7 +3339,7 @@ def _decode_user_scram_credential_record_v0(buf: memoryview, pos: int) -> tuple[
     stop = pos + n - 1
     if stop > end:
         raise too_short("name", stop - end)
-    m.name = str(buf[pos:stop], "utf-8")
+    m.name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.mechanism, n = _unpack_bB(buf, pos)
     pos += 2
@@ -3443,7 +3444,7 @@ def _decode_feature_level_record_v0(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n - 1
     if stop > end:
         raise too_short("name", stop - end)
-    m.name = str(buf[pos:stop], "utf-8")
+    m.name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.feature_level, n = _unpack_hB(buf, pos)
     pos += 3
@@ -3495,7 +3496,7 @@ def _decode_client_quota_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 3 > end - pos or budget < 0:
         raise too_many("entity", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(EntityData)
         n = buf[pos]
         pos += 1
@@ -3506,7 +3507,7 @@ def _decode_client_quota_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("entity_type", stop - end)
-        x1.entity_type = str(buf[pos:stop], "utf-8")
+        x1.entity_type = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -3518,7 +3519,7 @@ def _decode_client_quota_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]
             stop = pos + n - 1
             if stop > end:
                 raise too_short("entity_name", stop - end)
-            x1.entity_name = str(buf[pos:stop], "utf-8")
+            x1.entity_name = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -3537,7 +3538,7 @@ def _decode_client_quota_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("key", stop - end)
-    m.key = str(buf[pos:stop], "utf-8")
+    m.key = buf[pos:stop].tobytes().decode()
     pos = stop
     m.value, m.remove, n = _unpack_doB(buf, pos)
     pos += 10
@@ -3741,7 +3742,7 @@ def _decode_broker_registration_change_record_v2(buf: memoryview, pos: int) -> t
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("log_dirs", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     (x2,) = _unpack_16s(buf, pos)
                     pos += 16
                     x2 = Uuid(x2)
@@ -3795,7 +3796,7 @@ def _decode_broker_registration_change_record_v3(buf: memoryview, pos: int) -> t
                 if n * 16 > end - pos or budget < 0:
                     raise too_many("log_dirs", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     (x2,) = _unpack_16s(buf, pos)
                     pos += 16
                     x2 = Uuid(x2)
@@ -3814,7 +3815,7 @@ def _decode_broker_registration_change_record_v3(buf: memoryview, pos: int) -> t
                     if n * 16 > end - pos or budget < 0:
                         raise too_many("cordoned_log_dirs", n)
                     items2 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         (x2,) = _unpack_16s(buf, pos)
                         pos += 16
                         x2 = Uuid(x2)
@@ -3976,7 +3977,7 @@ def _decode_access_control_entry_record_v0(buf: memoryview, pos: int) -> tuple[A
     stop = pos + n - 1
     if stop > end:
         raise too_short("resource_name", stop - end)
-    m.resource_name = str(buf[pos:stop], "utf-8")
+    m.resource_name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.pattern_type, n = _unpack_bB(buf, pos)
     pos += 2
@@ -3987,7 +3988,7 @@ def _decode_access_control_entry_record_v0(buf: memoryview, pos: int) -> tuple[A
     stop = pos + n - 1
     if stop > end:
         raise too_short("principal", stop - end)
-    m.principal = str(buf[pos:stop], "utf-8")
+    m.principal = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -3998,7 +3999,7 @@ def _decode_access_control_entry_record_v0(buf: memoryview, pos: int) -> tuple[A
     stop = pos + n - 1
     if stop > end:
         raise too_short("host", stop - end)
-    m.host = str(buf[pos:stop], "utf-8")
+    m.host = buf[pos:stop].tobytes().decode()
     pos = stop
     m.operation, m.permission_type, n = _unpack_bbB(buf, pos)
     pos += 3
@@ -4160,7 +4161,7 @@ def _decode_remove_user_scram_credential_record_v0(buf: memoryview, pos: int) ->
     stop = pos + n - 1
     if stop > end:
         raise too_short("name", stop - end)
-    m.name = str(buf[pos:stop], "utf-8")
+    m.name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.mechanism, n = _unpack_bB(buf, pos)
     pos += 2
@@ -4225,7 +4226,7 @@ def _decode_begin_transaction_record_v0(buf: memoryview, pos: int) -> tuple[Any,
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("name", stop - end)
-                    m.name = str(buf[pos:stop], "utf-8")
+                    m.name = buf[pos:stop].tobytes().decode()
                     pos = stop
             else:
                 unknown1.append((tag, bytes(buf[pos:tag_stop1])))
@@ -4328,7 +4329,7 @@ def _decode_abort_transaction_record_v0(buf: memoryview, pos: int) -> tuple[Any,
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("reason", stop - end)
-                    m.reason = str(buf[pos:stop], "utf-8")
+                    m.reason = buf[pos:stop].tobytes().decode()
                     pos = stop
             else:
                 unknown1.append((tag, bytes(buf[pos:tag_stop1])))
@@ -4385,7 +4386,7 @@ def _decode_remove_delegation_token_record_v0(buf: memoryview, pos: int) -> tupl
     stop = pos + n - 1
     if stop > end:
         raise too_short("token_id", stop - end)
-    m.token_id = str(buf[pos:stop], "utf-8")
+    m.token_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -4437,7 +4438,7 @@ def _decode_register_controller_record_v0(buf: memoryview, pos: int) -> tuple[An
     if n * 7 > end - pos or budget < 0:
         raise too_many("end_points", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ControllerEndpoint)
         n = buf[pos]
         pos += 1
@@ -4448,7 +4449,7 @@ def _decode_register_controller_record_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -4459,7 +4460,7 @@ def _decode_register_controller_record_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, x1.security_protocol, n = _unpack_HhB(buf, pos)
         pos += 5
@@ -4480,7 +4481,7 @@ def _decode_register_controller_record_v0(buf: memoryview, pos: int) -> tuple[An
     if n * 6 > end - pos or budget < 0:
         raise too_many("features", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ControllerFeature)
         n = buf[pos]
         pos += 1
@@ -4491,7 +4492,7 @@ def _decode_register_controller_record_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.min_supported_version, x1.max_supported_version, n = _unpack_hhB(buf, pos)
         pos += 5
@@ -4587,7 +4588,7 @@ def _decode_clear_elr_record_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("topic_name", stop - end)
-    m.topic_name = str(buf[pos:stop], "utf-8")
+    m.topic_name = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1

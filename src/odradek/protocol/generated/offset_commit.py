@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -177,7 +178,7 @@ def _decode_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -187,7 +188,7 @@ def _decode_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -197,7 +198,7 @@ def _decode_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -207,7 +208,7 @@ def _decode_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitRequestPartition)
             x2.committed_leader_epoch = -1
             x2.commit_timestamp = -1
@@ -219,7 +220,7 @@ def _decode_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -244,7 +245,7 @@ def _decode_offset_commit_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id_or_member_epoch, n = _unpack_ih(buf, pos)
     pos += 6
@@ -253,7 +254,7 @@ def _decode_offset_commit_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -263,7 +264,7 @@ def _decode_offset_commit_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -273,7 +274,7 @@ def _decode_offset_commit_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -283,7 +284,7 @@ def _decode_offset_commit_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 22 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitRequestPartition)
             x2.committed_leader_epoch = -1
             x2.partition_index, x2.committed_offset, x2.commit_timestamp, n = _unpack_iqqh(buf, pos)
@@ -294,7 +295,7 @@ def _decode_offset_commit_request_v1(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -318,7 +319,7 @@ def _decode_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id_or_member_epoch, n = _unpack_ih(buf, pos)
     pos += 6
@@ -327,7 +328,7 @@ def _decode_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.retention_time_ms, n = _unpack_qi(buf, pos)
     pos += 12
@@ -337,7 +338,7 @@ def _decode_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -347,7 +348,7 @@ def _decode_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -357,7 +358,7 @@ def _decode_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitRequestPartition)
             x2.committed_leader_epoch = -1
             x2.commit_timestamp = -1
@@ -369,7 +370,7 @@ def _decode_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -394,7 +395,7 @@ def _decode_offset_commit_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id_or_member_epoch, n = _unpack_ih(buf, pos)
     pos += 6
@@ -403,7 +404,7 @@ def _decode_offset_commit_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -413,7 +414,7 @@ def _decode_offset_commit_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -423,7 +424,7 @@ def _decode_offset_commit_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -433,7 +434,7 @@ def _decode_offset_commit_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitRequestPartition)
             x2.committed_leader_epoch = -1
             x2.commit_timestamp = -1
@@ -445,7 +446,7 @@ def _decode_offset_commit_request_v5(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -470,7 +471,7 @@ def _decode_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id_or_member_epoch, n = _unpack_ih(buf, pos)
     pos += 6
@@ -479,7 +480,7 @@ def _decode_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -489,7 +490,7 @@ def _decode_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -499,7 +500,7 @@ def _decode_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -509,7 +510,7 @@ def _decode_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitRequestPartition)
             x2.commit_timestamp = -1
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqih(buf, pos)
@@ -520,7 +521,7 @@ def _decode_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -544,7 +545,7 @@ def _decode_offset_commit_request_v7(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id_or_member_epoch, n = _unpack_ih(buf, pos)
     pos += 6
@@ -553,7 +554,7 @@ def _decode_offset_commit_request_v7(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -563,7 +564,7 @@ def _decode_offset_commit_request_v7(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -573,7 +574,7 @@ def _decode_offset_commit_request_v7(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -583,7 +584,7 @@ def _decode_offset_commit_request_v7(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -593,7 +594,7 @@ def _decode_offset_commit_request_v7(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitRequestPartition)
             x2.commit_timestamp = -1
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqih(buf, pos)
@@ -604,7 +605,7 @@ def _decode_offset_commit_request_v7(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -630,7 +631,7 @@ def _decode_offset_commit_request_v8(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id_or_member_epoch, n = _unpack_iB(buf, pos)
     pos += 5
@@ -641,7 +642,7 @@ def _decode_offset_commit_request_v8(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -653,7 +654,7 @@ def _decode_offset_commit_request_v8(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -666,7 +667,7 @@ def _decode_offset_commit_request_v8(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -678,7 +679,7 @@ def _decode_offset_commit_request_v8(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -691,7 +692,7 @@ def _decode_offset_commit_request_v8(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitRequestPartition)
             x2.commit_timestamp = -1
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqiB(buf, pos)
@@ -704,7 +705,7 @@ def _decode_offset_commit_request_v8(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -745,7 +746,7 @@ def _decode_offset_commit_request_v10(buf: memoryview, pos: int) -> tuple[Any, i
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id_or_member_epoch, n = _unpack_iB(buf, pos)
     pos += 5
@@ -756,7 +757,7 @@ def _decode_offset_commit_request_v10(buf: memoryview, pos: int) -> tuple[Any, i
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -768,7 +769,7 @@ def _decode_offset_commit_request_v10(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -781,7 +782,7 @@ def _decode_offset_commit_request_v10(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitRequestTopic)
         x1.name = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -796,7 +797,7 @@ def _decode_offset_commit_request_v10(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitRequestPartition)
             x2.commit_timestamp = -1
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqiB(buf, pos)
@@ -809,7 +810,7 @@ def _decode_offset_commit_request_v10(buf: memoryview, pos: int) -> tuple[Any, i
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -1189,7 +1190,7 @@ def _decode_offset_commit_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitResponseTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -1199,7 +1200,7 @@ def _decode_offset_commit_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -1209,7 +1210,7 @@ def _decode_offset_commit_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitResponsePartition)
             x2.partition_index, x2.error_code = _unpack_ih(buf, pos)
             pos += 6
@@ -1235,7 +1236,7 @@ def _decode_offset_commit_response_v3(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitResponseTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -1245,7 +1246,7 @@ def _decode_offset_commit_response_v3(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -1255,7 +1256,7 @@ def _decode_offset_commit_response_v3(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitResponsePartition)
             x2.partition_index, x2.error_code = _unpack_ih(buf, pos)
             pos += 6
@@ -1284,7 +1285,7 @@ def _decode_offset_commit_response_v8(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitResponseTopic)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -1296,7 +1297,7 @@ def _decode_offset_commit_response_v8(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1309,7 +1310,7 @@ def _decode_offset_commit_response_v8(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 7 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitResponsePartition)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -1351,7 +1352,7 @@ def _decode_offset_commit_response_v10(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetCommitResponseTopic)
         x1.name = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1366,7 +1367,7 @@ def _decode_offset_commit_response_v10(buf: memoryview, pos: int) -> tuple[Any, 
         if n * 7 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetCommitResponsePartition)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     too_many,
     too_short,
@@ -137,7 +138,7 @@ def _decode_offset_delete_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -147,7 +148,7 @@ def _decode_offset_delete_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetDeleteRequestTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -156,7 +157,7 @@ def _decode_offset_delete_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -166,7 +167,7 @@ def _decode_offset_delete_request_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 4 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetDeleteRequestPartition)
             (x2.partition_index,) = _unpack_i(buf, pos)
             pos += 4
@@ -219,7 +220,7 @@ def _decode_offset_delete_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetDeleteResponseTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -228,7 +229,7 @@ def _decode_offset_delete_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -238,7 +239,7 @@ def _decode_offset_delete_response_v0(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetDeleteResponsePartition)
             x2.partition_index, x2.error_code = _unpack_ih(buf, pos)
             pos += 6

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -243,7 +244,7 @@ def _decode_offset_fetch_request_v0(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -253,7 +254,7 @@ def _decode_offset_fetch_request_v0(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchRequestTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -262,7 +263,7 @@ def _decode_offset_fetch_request_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -293,7 +294,7 @@ def _decode_offset_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -304,7 +305,7 @@ def _decode_offset_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 6 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(OffsetFetchRequestTopic)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -313,7 +314,7 @@ def _decode_offset_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -346,7 +347,7 @@ def _decode_offset_fetch_request_v6(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -360,7 +361,7 @@ def _decode_offset_fetch_request_v6(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(OffsetFetchRequestTopic)
             n = buf[pos]
             pos += 1
@@ -371,7 +372,7 @@ def _decode_offset_fetch_request_v6(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -416,7 +417,7 @@ def _decode_offset_fetch_request_v7(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -430,7 +431,7 @@ def _decode_offset_fetch_request_v7(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(OffsetFetchRequestTopic)
             n = buf[pos]
             pos += 1
@@ -441,7 +442,7 @@ def _decode_offset_fetch_request_v7(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x1.name = str(buf[pos:stop], "utf-8")
+            x1.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -489,7 +490,7 @@ def _decode_offset_fetch_request_v8(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 3 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchRequestGroup)
         x1.member_id = None
         x1.member_epoch = -1
@@ -502,7 +503,7 @@ def _decode_offset_fetch_request_v8(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -516,7 +517,7 @@ def _decode_offset_fetch_request_v8(buf: memoryview, pos: int) -> tuple[Any, int
             if n * 3 > end - pos or budget < 0:
                 raise too_many("topics", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(OffsetFetchRequestTopics)
                 x2.topic_id = ZERO_UUID
                 n = buf[pos]
@@ -528,7 +529,7 @@ def _decode_offset_fetch_request_v8(buf: memoryview, pos: int) -> tuple[Any, int
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x2.name = str(buf[pos:stop], "utf-8")
+                x2.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -584,7 +585,7 @@ def _decode_offset_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 8 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchRequestGroup)
         n = buf[pos]
         pos += 1
@@ -595,7 +596,7 @@ def _decode_offset_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -607,7 +608,7 @@ def _decode_offset_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x1.member_id = str(buf[pos:stop], "utf-8")
+            x1.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.member_epoch, n = _unpack_iB(buf, pos)
         pos += 5
@@ -621,7 +622,7 @@ def _decode_offset_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int
             if n * 3 > end - pos or budget < 0:
                 raise too_many("topics", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(OffsetFetchRequestTopics)
                 x2.topic_id = ZERO_UUID
                 n = buf[pos]
@@ -633,7 +634,7 @@ def _decode_offset_fetch_request_v9(buf: memoryview, pos: int) -> tuple[Any, int
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x2.name = str(buf[pos:stop], "utf-8")
+                x2.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -689,7 +690,7 @@ def _decode_offset_fetch_request_v10(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 8 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchRequestGroup)
         n = buf[pos]
         pos += 1
@@ -700,7 +701,7 @@ def _decode_offset_fetch_request_v10(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -712,7 +713,7 @@ def _decode_offset_fetch_request_v10(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x1.member_id = str(buf[pos:stop], "utf-8")
+            x1.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
         x1.member_epoch, n = _unpack_iB(buf, pos)
         pos += 5
@@ -726,7 +727,7 @@ def _decode_offset_fetch_request_v10(buf: memoryview, pos: int) -> tuple[Any, in
             if n * 18 > end - pos or budget < 0:
                 raise too_many("topics", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(OffsetFetchRequestTopics)
                 x2.name = ''
                 x2.topic_id, n = _unpack_16sB(buf, pos)
@@ -1141,7 +1142,7 @@ def _decode_offset_fetch_response_v0(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchResponseTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1150,7 +1151,7 @@ def _decode_offset_fetch_response_v0(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -1160,7 +1161,7 @@ def _decode_offset_fetch_response_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetFetchResponsePartition)
             x2.committed_leader_epoch = -1
             x2.partition_index, x2.committed_offset, n = _unpack_iqh(buf, pos)
@@ -1171,7 +1172,7 @@ def _decode_offset_fetch_response_v0(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("metadata", stop - end)
-                x2.metadata = str(buf[pos:stop], "utf-8")
+                x2.metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             (x2.error_code,) = _unpack_h(buf, pos)
             pos += 2
@@ -1199,7 +1200,7 @@ def _decode_offset_fetch_response_v2(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchResponseTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1208,7 +1209,7 @@ def _decode_offset_fetch_response_v2(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -1218,7 +1219,7 @@ def _decode_offset_fetch_response_v2(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetFetchResponsePartition)
             x2.committed_leader_epoch = -1
             x2.partition_index, x2.committed_offset, n = _unpack_iqh(buf, pos)
@@ -1229,7 +1230,7 @@ def _decode_offset_fetch_response_v2(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("metadata", stop - end)
-                x2.metadata = str(buf[pos:stop], "utf-8")
+                x2.metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             (x2.error_code,) = _unpack_h(buf, pos)
             pos += 2
@@ -1258,7 +1259,7 @@ def _decode_offset_fetch_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchResponseTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1267,7 +1268,7 @@ def _decode_offset_fetch_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -1277,7 +1278,7 @@ def _decode_offset_fetch_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetFetchResponsePartition)
             x2.committed_leader_epoch = -1
             x2.partition_index, x2.committed_offset, n = _unpack_iqh(buf, pos)
@@ -1288,7 +1289,7 @@ def _decode_offset_fetch_response_v3(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("metadata", stop - end)
-                x2.metadata = str(buf[pos:stop], "utf-8")
+                x2.metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             (x2.error_code,) = _unpack_h(buf, pos)
             pos += 2
@@ -1317,7 +1318,7 @@ def _decode_offset_fetch_response_v5(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchResponseTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1326,7 +1327,7 @@ def _decode_offset_fetch_response_v5(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -1336,7 +1337,7 @@ def _decode_offset_fetch_response_v5(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 20 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetFetchResponsePartition)
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqih(buf, pos)
             pos += 18
@@ -1346,7 +1347,7 @@ def _decode_offset_fetch_response_v5(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n
                 if stop > end:
                     raise too_short("metadata", stop - end)
-                x2.metadata = str(buf[pos:stop], "utf-8")
+                x2.metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             (x2.error_code,) = _unpack_h(buf, pos)
             pos += 2
@@ -1378,7 +1379,7 @@ def _decode_offset_fetch_response_v6(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchResponseTopic)
         n = buf[pos]
         pos += 1
@@ -1389,7 +1390,7 @@ def _decode_offset_fetch_response_v6(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1402,7 +1403,7 @@ def _decode_offset_fetch_response_v6(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 20 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetFetchResponsePartition)
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqiB(buf, pos)
             pos += 17
@@ -1414,7 +1415,7 @@ def _decode_offset_fetch_response_v6(buf: memoryview, pos: int) -> tuple[Any, in
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("metadata", stop - end)
-                x2.metadata = str(buf[pos:stop], "utf-8")
+                x2.metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.error_code, n = _unpack_hB(buf, pos)
             pos += 3
@@ -1458,7 +1459,7 @@ def _decode_offset_fetch_response_v8(buf: memoryview, pos: int) -> tuple[Any, in
     if n * 5 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchResponseGroup)
         n = buf[pos]
         pos += 1
@@ -1469,7 +1470,7 @@ def _decode_offset_fetch_response_v8(buf: memoryview, pos: int) -> tuple[Any, in
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1482,7 +1483,7 @@ def _decode_offset_fetch_response_v8(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetFetchResponseTopics)
             x2.topic_id = ZERO_UUID
             n = buf[pos]
@@ -1494,7 +1495,7 @@ def _decode_offset_fetch_response_v8(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1507,7 +1508,7 @@ def _decode_offset_fetch_response_v8(buf: memoryview, pos: int) -> tuple[Any, in
             if n * 20 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(OffsetFetchResponsePartitions)
                 x3.partition_index, x3.committed_offset, x3.committed_leader_epoch, n = _unpack_iqiB(buf, pos)
                 pos += 17
@@ -1519,7 +1520,7 @@ def _decode_offset_fetch_response_v8(buf: memoryview, pos: int) -> tuple[Any, in
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("metadata", stop - end)
-                    x3.metadata = str(buf[pos:stop], "utf-8")
+                    x3.metadata = buf[pos:stop].tobytes().decode()
                     pos = stop
                 x3.error_code, n = _unpack_hB(buf, pos)
                 pos += 3
@@ -1571,7 +1572,7 @@ def _decode_offset_fetch_response_v10(buf: memoryview, pos: int) -> tuple[Any, i
     if n * 5 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetFetchResponseGroup)
         n = buf[pos]
         pos += 1
@@ -1582,7 +1583,7 @@ def _decode_offset_fetch_response_v10(buf: memoryview, pos: int) -> tuple[Any, i
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1595,7 +1596,7 @@ def _decode_offset_fetch_response_v10(buf: memoryview, pos: int) -> tuple[Any, i
         if n * 18 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetFetchResponseTopics)
             x2.name = ''
             x2.topic_id, n = _unpack_16sB(buf, pos)
@@ -1610,7 +1611,7 @@ def _decode_offset_fetch_response_v10(buf: memoryview, pos: int) -> tuple[Any, i
             if n * 20 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(OffsetFetchResponsePartitions)
                 x3.partition_index, x3.committed_offset, x3.committed_leader_epoch, n = _unpack_iqiB(buf, pos)
                 pos += 17
@@ -1622,7 +1623,7 @@ def _decode_offset_fetch_response_v10(buf: memoryview, pos: int) -> tuple[Any, i
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("metadata", stop - end)
-                    x3.metadata = str(buf[pos:stop], "utf-8")
+                    x3.metadata = buf[pos:stop].tobytes().decode()
                     pos = stop
                 x3.error_code, n = _unpack_hB(buf, pos)
                 pos += 3

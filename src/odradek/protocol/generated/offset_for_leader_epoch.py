@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -156,7 +157,7 @@ def _decode_offset_for_leader_epoch_request_v0(buf: memoryview, pos: int) -> tup
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetForLeaderTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -165,7 +166,7 @@ def _decode_offset_for_leader_epoch_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -175,7 +176,7 @@ def _decode_offset_for_leader_epoch_request_v0(buf: memoryview, pos: int) -> tup
         if n * 8 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetForLeaderPartition)
             x2.current_leader_epoch = -1
             x2.partition, x2.leader_epoch = _unpack_ii(buf, pos)
@@ -203,7 +204,7 @@ def _decode_offset_for_leader_epoch_request_v2(buf: memoryview, pos: int) -> tup
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetForLeaderTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -212,7 +213,7 @@ def _decode_offset_for_leader_epoch_request_v2(buf: memoryview, pos: int) -> tup
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -222,7 +223,7 @@ def _decode_offset_for_leader_epoch_request_v2(buf: memoryview, pos: int) -> tup
         if n * 12 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetForLeaderPartition)
             x2.partition, x2.current_leader_epoch, x2.leader_epoch = _unpack_iii(buf, pos)
             pos += 12
@@ -248,7 +249,7 @@ def _decode_offset_for_leader_epoch_request_v3(buf: memoryview, pos: int) -> tup
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetForLeaderTopic)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -257,7 +258,7 @@ def _decode_offset_for_leader_epoch_request_v3(buf: memoryview, pos: int) -> tup
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -267,7 +268,7 @@ def _decode_offset_for_leader_epoch_request_v3(buf: memoryview, pos: int) -> tup
         if n * 12 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetForLeaderPartition)
             x2.partition, x2.current_leader_epoch, x2.leader_epoch = _unpack_iii(buf, pos)
             pos += 12
@@ -296,7 +297,7 @@ def _decode_offset_for_leader_epoch_request_v4(buf: memoryview, pos: int) -> tup
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetForLeaderTopic)
         n = buf[pos]
         pos += 1
@@ -307,7 +308,7 @@ def _decode_offset_for_leader_epoch_request_v4(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -320,7 +321,7 @@ def _decode_offset_for_leader_epoch_request_v4(buf: memoryview, pos: int) -> tup
         if n * 13 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(OffsetForLeaderPartition)
             x2.partition, x2.current_leader_epoch, x2.leader_epoch, n = _unpack_iiiB(buf, pos)
             pos += 13
@@ -460,7 +461,7 @@ def _decode_offset_for_leader_epoch_response_v0(buf: memoryview, pos: int) -> tu
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetForLeaderTopicResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -469,7 +470,7 @@ def _decode_offset_for_leader_epoch_response_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -479,7 +480,7 @@ def _decode_offset_for_leader_epoch_response_v0(buf: memoryview, pos: int) -> tu
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(EpochEndOffset)
             x2.leader_epoch = -1
             x2.error_code, x2.partition, x2.end_offset = _unpack_hiq(buf, pos)
@@ -507,7 +508,7 @@ def _decode_offset_for_leader_epoch_response_v1(buf: memoryview, pos: int) -> tu
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetForLeaderTopicResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -516,7 +517,7 @@ def _decode_offset_for_leader_epoch_response_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -526,7 +527,7 @@ def _decode_offset_for_leader_epoch_response_v1(buf: memoryview, pos: int) -> tu
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(EpochEndOffset)
             x2.error_code, x2.partition, x2.leader_epoch, x2.end_offset = _unpack_hiiq(buf, pos)
             pos += 18
@@ -552,7 +553,7 @@ def _decode_offset_for_leader_epoch_response_v2(buf: memoryview, pos: int) -> tu
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetForLeaderTopicResult)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -561,7 +562,7 @@ def _decode_offset_for_leader_epoch_response_v2(buf: memoryview, pos: int) -> tu
         stop = pos + n
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -571,7 +572,7 @@ def _decode_offset_for_leader_epoch_response_v2(buf: memoryview, pos: int) -> tu
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(EpochEndOffset)
             x2.error_code, x2.partition, x2.leader_epoch, x2.end_offset = _unpack_hiiq(buf, pos)
             pos += 18
@@ -600,7 +601,7 @@ def _decode_offset_for_leader_epoch_response_v4(buf: memoryview, pos: int) -> tu
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(OffsetForLeaderTopicResult)
         n = buf[pos]
         pos += 1
@@ -611,7 +612,7 @@ def _decode_offset_for_leader_epoch_response_v4(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic", stop - end)
-        x1.topic = str(buf[pos:stop], "utf-8")
+        x1.topic = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -624,7 +625,7 @@ def _decode_offset_for_leader_epoch_response_v4(buf: memoryview, pos: int) -> tu
         if n * 19 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(EpochEndOffset)
             x2.error_code, x2.partition, x2.leader_epoch, x2.end_offset, n = _unpack_hiiqB(buf, pos)
             pos += 19

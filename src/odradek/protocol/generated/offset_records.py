@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     null_field,
     string_length_rest,
@@ -228,7 +229,7 @@ def _decode_legacy_offset_commit_key_v0(buf: memoryview, pos: int) -> tuple[Any,
     stop = pos + n
     if stop > end:
         raise too_short("group", stop - end)
-    m.group = str(buf[pos:stop], "utf-8")
+    m.group = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -237,7 +238,7 @@ def _decode_legacy_offset_commit_key_v0(buf: memoryview, pos: int) -> tuple[Any,
     stop = pos + n
     if stop > end:
         raise too_short("topic", stop - end)
-    m.topic = str(buf[pos:stop], "utf-8")
+    m.topic = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.partition,) = _unpack_i(buf, pos)
     pos += 4
@@ -276,7 +277,7 @@ def _decode_legacy_offset_commit_value_v0(buf: memoryview, pos: int) -> tuple[An
     stop = pos + n
     if stop > end:
         raise too_short("metadata", stop - end)
-    m.metadata = str(buf[pos:stop], "utf-8")
+    m.metadata = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.commit_timestamp,) = _unpack_q(buf, pos)
     pos += 8
@@ -312,7 +313,7 @@ def _decode_offset_commit_key_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group", stop - end)
-    m.group = str(buf[pos:stop], "utf-8")
+    m.group = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -321,7 +322,7 @@ def _decode_offset_commit_key_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("topic", stop - end)
-    m.topic = str(buf[pos:stop], "utf-8")
+    m.topic = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.partition,) = _unpack_i(buf, pos)
     pos += 4
@@ -363,7 +364,7 @@ def _decode_offset_commit_value_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("metadata", stop - end)
-    m.metadata = str(buf[pos:stop], "utf-8")
+    m.metadata = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.commit_timestamp,) = _unpack_q(buf, pos)
     pos += 8
@@ -383,7 +384,7 @@ def _decode_offset_commit_value_v1(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("metadata", stop - end)
-    m.metadata = str(buf[pos:stop], "utf-8")
+    m.metadata = buf[pos:stop].tobytes().decode()
     pos = stop
     m.commit_timestamp, m.expire_timestamp = _unpack_qq(buf, pos)
     pos += 16
@@ -403,7 +404,7 @@ def _decode_offset_commit_value_v3(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("metadata", stop - end)
-    m.metadata = str(buf[pos:stop], "utf-8")
+    m.metadata = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.commit_timestamp,) = _unpack_q(buf, pos)
     pos += 8
@@ -426,7 +427,7 @@ def _decode_offset_commit_value_v4(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n - 1
     if stop > end:
         raise too_short("metadata", stop - end)
-    m.metadata = str(buf[pos:stop], "utf-8")
+    m.metadata = buf[pos:stop].tobytes().decode()
     pos = stop
     m.commit_timestamp, n = _unpack_qB(buf, pos)
     pos += 9
@@ -528,7 +529,7 @@ def _decode_group_metadata_key_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group", stop - end)
-    m.group = str(buf[pos:stop], "utf-8")
+    m.group = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -563,7 +564,7 @@ def _decode_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation, n = _unpack_ih(buf, pos)
     pos += 6
@@ -573,7 +574,7 @@ def _decode_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("protocol", stop - end)
-        m.protocol = str(buf[pos:stop], "utf-8")
+        m.protocol = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -583,7 +584,7 @@ def _decode_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("leader", stop - end)
-        m.leader = str(buf[pos:stop], "utf-8")
+        m.leader = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -593,7 +594,7 @@ def _decode_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 18 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberMetadata)
         x1.group_instance_id = None
         x1.rebalance_timeout = -1
@@ -604,7 +605,7 @@ def _decode_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -613,7 +614,7 @@ def _decode_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("client_id", stop - end)
-        x1.client_id = str(buf[pos:stop], "utf-8")
+        x1.client_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -622,7 +623,7 @@ def _decode_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("client_host", stop - end)
-        x1.client_host = str(buf[pos:stop], "utf-8")
+        x1.client_host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.session_timeout, n = _unpack_ii(buf, pos)
         pos += 8
@@ -661,7 +662,7 @@ def _decode_group_metadata_value_v1(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation, n = _unpack_ih(buf, pos)
     pos += 6
@@ -671,7 +672,7 @@ def _decode_group_metadata_value_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("protocol", stop - end)
-        m.protocol = str(buf[pos:stop], "utf-8")
+        m.protocol = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -681,7 +682,7 @@ def _decode_group_metadata_value_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("leader", stop - end)
-        m.leader = str(buf[pos:stop], "utf-8")
+        m.leader = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -691,7 +692,7 @@ def _decode_group_metadata_value_v1(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 22 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberMetadata)
         x1.group_instance_id = None
         (n,) = _unpack_h(buf, pos)
@@ -701,7 +702,7 @@ def _decode_group_metadata_value_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -710,7 +711,7 @@ def _decode_group_metadata_value_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("client_id", stop - end)
-        x1.client_id = str(buf[pos:stop], "utf-8")
+        x1.client_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -719,7 +720,7 @@ def _decode_group_metadata_value_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("client_host", stop - end)
-        x1.client_host = str(buf[pos:stop], "utf-8")
+        x1.client_host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.rebalance_timeout, x1.session_timeout, n = _unpack_iii(buf, pos)
         pos += 12
@@ -757,7 +758,7 @@ def _decode_group_metadata_value_v2(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation, n = _unpack_ih(buf, pos)
     pos += 6
@@ -767,7 +768,7 @@ def _decode_group_metadata_value_v2(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("protocol", stop - end)
-        m.protocol = str(buf[pos:stop], "utf-8")
+        m.protocol = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -777,7 +778,7 @@ def _decode_group_metadata_value_v2(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("leader", stop - end)
-        m.leader = str(buf[pos:stop], "utf-8")
+        m.leader = buf[pos:stop].tobytes().decode()
         pos = stop
     m.current_state_timestamp, n = _unpack_qi(buf, pos)
     pos += 12
@@ -787,7 +788,7 @@ def _decode_group_metadata_value_v2(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 22 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberMetadata)
         x1.group_instance_id = None
         (n,) = _unpack_h(buf, pos)
@@ -797,7 +798,7 @@ def _decode_group_metadata_value_v2(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -806,7 +807,7 @@ def _decode_group_metadata_value_v2(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("client_id", stop - end)
-        x1.client_id = str(buf[pos:stop], "utf-8")
+        x1.client_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -815,7 +816,7 @@ def _decode_group_metadata_value_v2(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("client_host", stop - end)
-        x1.client_host = str(buf[pos:stop], "utf-8")
+        x1.client_host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.rebalance_timeout, x1.session_timeout, n = _unpack_iii(buf, pos)
         pos += 12
@@ -853,7 +854,7 @@ def _decode_group_metadata_value_v3(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation, n = _unpack_ih(buf, pos)
     pos += 6
@@ -863,7 +864,7 @@ def _decode_group_metadata_value_v3(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("protocol", stop - end)
-        m.protocol = str(buf[pos:stop], "utf-8")
+        m.protocol = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -873,7 +874,7 @@ def _decode_group_metadata_value_v3(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("leader", stop - end)
-        m.leader = str(buf[pos:stop], "utf-8")
+        m.leader = buf[pos:stop].tobytes().decode()
         pos = stop
     m.current_state_timestamp, n = _unpack_qi(buf, pos)
     pos += 12
@@ -883,7 +884,7 @@ def _decode_group_metadata_value_v3(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 24 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberMetadata)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -892,7 +893,7 @@ def _decode_group_metadata_value_v3(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -902,7 +903,7 @@ def _decode_group_metadata_value_v3(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -911,7 +912,7 @@ def _decode_group_metadata_value_v3(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("client_id", stop - end)
-        x1.client_id = str(buf[pos:stop], "utf-8")
+        x1.client_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -920,7 +921,7 @@ def _decode_group_metadata_value_v3(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n
         if stop > end:
             raise too_short("client_host", stop - end)
-        x1.client_host = str(buf[pos:stop], "utf-8")
+        x1.client_host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.rebalance_timeout, x1.session_timeout, n = _unpack_iii(buf, pos)
         pos += 12
@@ -960,7 +961,7 @@ def _decode_group_metadata_value_v4(buf: memoryview, pos: int) -> tuple[Any, int
     stop = pos + n - 1
     if stop > end:
         raise too_short("protocol_type", stop - end)
-    m.protocol_type = str(buf[pos:stop], "utf-8")
+    m.protocol_type = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation, n = _unpack_iB(buf, pos)
     pos += 5
@@ -972,7 +973,7 @@ def _decode_group_metadata_value_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol", stop - end)
-        m.protocol = str(buf[pos:stop], "utf-8")
+        m.protocol = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -984,7 +985,7 @@ def _decode_group_metadata_value_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("leader", stop - end)
-        m.leader = str(buf[pos:stop], "utf-8")
+        m.leader = buf[pos:stop].tobytes().decode()
         pos = stop
     m.current_state_timestamp, n = _unpack_qB(buf, pos)
     pos += 9
@@ -997,7 +998,7 @@ def _decode_group_metadata_value_v4(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 15 > end - pos or budget < 0:
         raise too_many("members", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(MemberMetadata)
         n = buf[pos]
         pos += 1
@@ -1008,7 +1009,7 @@ def _decode_group_metadata_value_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1020,7 +1021,7 @@ def _decode_group_metadata_value_v4(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("group_instance_id", stop - end)
-            x1.group_instance_id = str(buf[pos:stop], "utf-8")
+            x1.group_instance_id = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -1031,7 +1032,7 @@ def _decode_group_metadata_value_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("client_id", stop - end)
-        x1.client_id = str(buf[pos:stop], "utf-8")
+        x1.client_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1042,7 +1043,7 @@ def _decode_group_metadata_value_v4(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("client_host", stop - end)
-        x1.client_host = str(buf[pos:stop], "utf-8")
+        x1.client_host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.rebalance_timeout, x1.session_timeout, n = _unpack_iiB(buf, pos)
         pos += 9

@@ -56,7 +56,7 @@ def _decode_default_principal_data_v0(buf: memoryview, pos: int) -> tuple[Any, i
     stop = pos + n - 1
     if stop > end:
         raise too_short("type", stop - end)
-    m.type = str(buf[pos:stop], "utf-8")
+    m.type = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -67,7 +67,7 @@ def _decode_default_principal_data_v0(buf: memoryview, pos: int) -> tuple[Any, i
     stop = pos + n - 1
     if stop > end:
         raise too_short("name", stop - end)
-    m.name = str(buf[pos:stop], "utf-8")
+    m.name = buf[pos:stop].tobytes().decode()
     pos = stop
     m.token_authenticated, n = _unpack_oB(buf, pos)
     pos += 2

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -233,7 +234,7 @@ def _decode_produce_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topic_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceData)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -243,7 +244,7 @@ def _decode_produce_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -253,7 +254,7 @@ def _decode_produce_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 8 > end - pos or budget < 0:
             raise too_many("partition_data", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceData)
             x2.index, n = _unpack_ii(buf, pos)
             pos += 8
@@ -287,7 +288,7 @@ def _decode_produce_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        m.transactional_id = str(buf[pos:stop], "utf-8")
+        m.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.acks, m.timeout_ms, n = _unpack_hii(buf, pos)
     pos += 10
@@ -297,7 +298,7 @@ def _decode_produce_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("topic_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceData)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -307,7 +308,7 @@ def _decode_produce_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -317,7 +318,7 @@ def _decode_produce_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 8 > end - pos or budget < 0:
             raise too_many("partition_data", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceData)
             x2.index, n = _unpack_ii(buf, pos)
             pos += 8
@@ -353,7 +354,7 @@ def _decode_produce_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        m.transactional_id = str(buf[pos:stop], "utf-8")
+        m.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.acks, m.timeout_ms, n = _unpack_hiB(buf, pos)
     pos += 7
@@ -366,7 +367,7 @@ def _decode_produce_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("topic_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceData)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -378,7 +379,7 @@ def _decode_produce_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -391,7 +392,7 @@ def _decode_produce_request_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 6 > end - pos or budget < 0:
             raise too_many("partition_data", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceData)
             x2.index, n = _unpack_iB(buf, pos)
             pos += 5
@@ -444,7 +445,7 @@ def _decode_produce_request_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("transactional_id", stop - end)
-        m.transactional_id = str(buf[pos:stop], "utf-8")
+        m.transactional_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.acks, m.timeout_ms, n = _unpack_hiB(buf, pos)
     pos += 7
@@ -457,7 +458,7 @@ def _decode_produce_request_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("topic_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceData)
         x1.name = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -472,7 +473,7 @@ def _decode_produce_request_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 6 > end - pos or budget < 0:
             raise too_many("partition_data", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceData)
             x2.index, n = _unpack_iB(buf, pos)
             pos += 5
@@ -731,7 +732,7 @@ def _decode_produce_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -741,7 +742,7 @@ def _decode_produce_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -751,7 +752,7 @@ def _decode_produce_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 14 > end - pos or budget < 0:
             raise too_many("partition_responses", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceResponse)
             x2.log_append_time_ms = -1
             x2.log_start_offset = -1
@@ -783,7 +784,7 @@ def _decode_produce_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -793,7 +794,7 @@ def _decode_produce_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -803,7 +804,7 @@ def _decode_produce_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 14 > end - pos or budget < 0:
             raise too_many("partition_responses", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceResponse)
             x2.log_append_time_ms = -1
             x2.log_start_offset = -1
@@ -837,7 +838,7 @@ def _decode_produce_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -847,7 +848,7 @@ def _decode_produce_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -857,7 +858,7 @@ def _decode_produce_response_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 22 > end - pos or budget < 0:
             raise too_many("partition_responses", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceResponse)
             x2.log_start_offset = -1
             x2.record_errors = []
@@ -890,7 +891,7 @@ def _decode_produce_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -900,7 +901,7 @@ def _decode_produce_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -910,7 +911,7 @@ def _decode_produce_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 30 > end - pos or budget < 0:
             raise too_many("partition_responses", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceResponse)
             x2.record_errors = []
             x2.error_message = None
@@ -942,7 +943,7 @@ def _decode_produce_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceResponse)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -952,7 +953,7 @@ def _decode_produce_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -962,7 +963,7 @@ def _decode_produce_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 36 > end - pos or budget < 0:
             raise too_many("partition_responses", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceResponse)
             x2.current_leader = None
             x2.index, x2.error_code, x2.base_offset, x2.log_append_time_ms, x2.log_start_offset, n = _unpack_ihqqqi(buf, pos)
@@ -973,7 +974,7 @@ def _decode_produce_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
             if n * 6 > end - pos or budget < 0:
                 raise too_many("record_errors", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(BatchIndexAndErrorMessage)
                 x3.batch_index, n = _unpack_ih(buf, pos)
                 pos += 6
@@ -983,7 +984,7 @@ def _decode_produce_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n
                     if stop > end:
                         raise too_short("batch_index_error_message", stop - end)
-                    x3.batch_index_error_message = str(buf[pos:stop], "utf-8")
+                    x3.batch_index_error_message = buf[pos:stop].tobytes().decode()
                     pos = stop
                 x3.unknown_tags = ()
                 items3.append(x3)
@@ -996,7 +997,7 @@ def _decode_produce_response_v8(buf: memoryview, pos: int) -> tuple[Any, int]:
                 stop = pos + n
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -1026,7 +1027,7 @@ def _decode_produce_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceResponse)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -1038,7 +1039,7 @@ def _decode_produce_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1051,7 +1052,7 @@ def _decode_produce_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 33 > end - pos or budget < 0:
             raise too_many("partition_responses", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceResponse)
             x2.current_leader = None
             x2.index, x2.error_code, x2.base_offset, x2.log_append_time_ms, x2.log_start_offset, n = _unpack_ihqqqB(buf, pos)
@@ -1065,7 +1066,7 @@ def _decode_produce_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
             if n * 6 > end - pos or budget < 0:
                 raise too_many("record_errors", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(BatchIndexAndErrorMessage)
                 x3.batch_index, n = _unpack_iB(buf, pos)
                 pos += 5
@@ -1077,7 +1078,7 @@ def _decode_produce_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("batch_index_error_message", stop - end)
-                    x3.batch_index_error_message = str(buf[pos:stop], "utf-8")
+                    x3.batch_index_error_message = buf[pos:stop].tobytes().decode()
                     pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1097,7 +1098,7 @@ def _decode_produce_response_v9(buf: memoryview, pos: int) -> tuple[Any, int]:
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -1140,7 +1141,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceResponse)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -1152,7 +1153,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1165,7 +1166,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 33 > end - pos or budget < 0:
             raise too_many("partition_responses", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceResponse)
             x2.current_leader = None
             x2.index, x2.error_code, x2.base_offset, x2.log_append_time_ms, x2.log_start_offset, n = _unpack_ihqqqB(buf, pos)
@@ -1179,7 +1180,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
             if n * 6 > end - pos or budget < 0:
                 raise too_many("record_errors", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(BatchIndexAndErrorMessage)
                 x3.batch_index, n = _unpack_iB(buf, pos)
                 pos += 5
@@ -1191,7 +1192,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("batch_index_error_message", stop - end)
-                    x3.batch_index_error_message = str(buf[pos:stop], "utf-8")
+                    x3.batch_index_error_message = buf[pos:stop].tobytes().decode()
                     pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1211,7 +1212,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -1275,7 +1276,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 11 > end - pos or budget < 0:
                     raise too_many("node_endpoints", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(NodeEndpoint)
                     x2.node_id, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -1286,7 +1287,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("host", stop - end)
-                    x2.host = str(buf[pos:stop], "utf-8")
+                    x2.host = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.port, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -1298,7 +1299,7 @@ def _decode_produce_response_v10(buf: memoryview, pos: int) -> tuple[Any, int]:
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("rack", stop - end)
-                        x2.rack = str(buf[pos:stop], "utf-8")
+                        x2.rack = buf[pos:stop].tobytes().decode()
                         pos = stop
                     n = buf[pos]
                     pos += 1
@@ -1334,7 +1335,7 @@ def _decode_produce_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 18 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicProduceResponse)
         x1.name = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -1349,7 +1350,7 @@ def _decode_produce_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 33 > end - pos or budget < 0:
             raise too_many("partition_responses", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionProduceResponse)
             x2.current_leader = None
             x2.index, x2.error_code, x2.base_offset, x2.log_append_time_ms, x2.log_start_offset, n = _unpack_ihqqqB(buf, pos)
@@ -1363,7 +1364,7 @@ def _decode_produce_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
             if n * 6 > end - pos or budget < 0:
                 raise too_many("record_errors", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(BatchIndexAndErrorMessage)
                 x3.batch_index, n = _unpack_iB(buf, pos)
                 pos += 5
@@ -1375,7 +1376,7 @@ def _decode_produce_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("batch_index_error_message", stop - end)
-                    x3.batch_index_error_message = str(buf[pos:stop], "utf-8")
+                    x3.batch_index_error_message = buf[pos:stop].tobytes().decode()
                     pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1395,7 +1396,7 @@ def _decode_produce_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -1459,7 +1460,7 @@ def _decode_produce_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 11 > end - pos or budget < 0:
                     raise too_many("node_endpoints", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(NodeEndpoint)
                     x2.node_id, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -1470,7 +1471,7 @@ def _decode_produce_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("host", stop - end)
-                    x2.host = str(buf[pos:stop], "utf-8")
+                    x2.host = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.port, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -1482,7 +1483,7 @@ def _decode_produce_response_v13(buf: memoryview, pos: int) -> tuple[Any, int]:
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("rack", stop - end)
-                        x2.rack = str(buf[pos:stop], "utf-8")
+                        x2.rack = buf[pos:stop].tobytes().decode()
                         pos = stop
                     n = buf[pos]
                     pos += 1

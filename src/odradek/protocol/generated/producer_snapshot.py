@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     too_many,
     unknown_tags,
@@ -105,7 +106,7 @@ def _decode_producer_snapshot_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 46 > end - pos or budget < 0:
         raise too_many("producer_entries", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ProducerEntry)
         x1.producer_id, x1.epoch, x1.last_sequence, x1.last_offset, x1.offset_delta, x1.timestamp, x1.coordinator_epoch, x1.current_txn_first_offset = _unpack_qhiqiqiq(buf, pos)
         pos += 46

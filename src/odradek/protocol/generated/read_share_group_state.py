@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -171,7 +172,7 @@ def _decode_read_share_group_state_request_v0(buf: memoryview, pos: int) -> tupl
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -184,7 +185,7 @@ def _decode_read_share_group_state_request_v0(buf: memoryview, pos: int) -> tupl
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReadStateData)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -198,7 +199,7 @@ def _decode_read_share_group_state_request_v0(buf: memoryview, pos: int) -> tupl
         if n * 9 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.partition, x2.leader_epoch, n = _unpack_iiB(buf, pos)
             pos += 9
@@ -289,7 +290,7 @@ def _decode_read_share_group_state_response_v0(buf: memoryview, pos: int) -> tup
     if n * 18 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReadStateResult)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -303,7 +304,7 @@ def _decode_read_share_group_state_response_v0(buf: memoryview, pos: int) -> tup
         if n * 21 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResult)
             x2.partition, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -315,7 +316,7 @@ def _decode_read_share_group_state_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.state_epoch, x2.start_offset, n = _unpack_iqB(buf, pos)
             pos += 13
@@ -328,7 +329,7 @@ def _decode_read_share_group_state_response_v0(buf: memoryview, pos: int) -> tup
             if n * 20 > end - pos or budget < 0:
                 raise too_many("state_batches", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(StateBatch)
                 x3.first_offset, x3.last_offset, x3.delivery_state, x3.delivery_count, n = _unpack_qqbhB(buf, pos)
                 pos += 20

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -154,7 +155,7 @@ def _decode_read_share_group_state_summary_request_v0(buf: memoryview, pos: int)
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -167,7 +168,7 @@ def _decode_read_share_group_state_summary_request_v0(buf: memoryview, pos: int)
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReadStateSummaryData)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -181,7 +182,7 @@ def _decode_read_share_group_state_summary_request_v0(buf: memoryview, pos: int)
         if n * 9 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.partition, x2.leader_epoch, n = _unpack_iiB(buf, pos)
             pos += 9
@@ -274,7 +275,7 @@ def _decode_read_share_group_state_summary_response_v0(buf: memoryview, pos: int
     if n * 18 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReadStateSummaryResult)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -288,7 +289,7 @@ def _decode_read_share_group_state_summary_response_v0(buf: memoryview, pos: int
         if n * 24 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResult)
             x2.delivery_complete_count = -1
             x2.partition, x2.error_code, n = _unpack_ihB(buf, pos)
@@ -301,7 +302,7 @@ def _decode_read_share_group_state_summary_response_v0(buf: memoryview, pos: int
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.state_epoch, x2.leader_epoch, x2.start_offset, n = _unpack_iiqB(buf, pos)
             pos += 17
@@ -343,7 +344,7 @@ def _decode_read_share_group_state_summary_response_v1(buf: memoryview, pos: int
     if n * 18 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ReadStateSummaryResult)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -357,7 +358,7 @@ def _decode_read_share_group_state_summary_response_v1(buf: memoryview, pos: int
         if n * 28 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResult)
             x2.partition, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -369,7 +370,7 @@ def _decode_read_share_group_state_summary_response_v1(buf: memoryview, pos: int
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.state_epoch, x2.leader_epoch, x2.start_offset, x2.delivery_complete_count, n = _unpack_iiqiB(buf, pos)
             pos += 21

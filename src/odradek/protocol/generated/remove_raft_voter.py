@@ -82,7 +82,7 @@ def _decode_remove_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.voter_id, m.voter_directory_id, n = _unpack_i16sB(buf, pos)
     pos += 21
@@ -137,7 +137,7 @@ def _decode_remove_raft_voter_response_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

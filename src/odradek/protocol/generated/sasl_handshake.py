@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     too_many,
     too_short,
@@ -70,7 +71,7 @@ def _decode_sasl_handshake_request_v0(buf: memoryview, pos: int) -> tuple[Any, i
     stop = pos + n
     if stop > end:
         raise too_short("mechanism", stop - end)
-    m.mechanism = str(buf[pos:stop], "utf-8")
+    m.mechanism = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -107,7 +108,7 @@ def _decode_sasl_handshake_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 2 > end - pos or budget < 0:
         raise too_many("mechanisms", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n < 0:
@@ -115,7 +116,7 @@ def _decode_sasl_handshake_response_v0(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n
         if stop > end:
             raise too_short("mechanisms", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.mechanisms = items1

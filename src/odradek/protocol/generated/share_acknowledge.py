@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -220,7 +221,7 @@ def _decode_share_acknowledge_request_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        m.group_id = str(buf[pos:stop], "utf-8")
+        m.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -232,7 +233,7 @@ def _decode_share_acknowledge_request_v1(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        m.member_id = str(buf[pos:stop], "utf-8")
+        m.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.share_session_epoch, n = _unpack_iB(buf, pos)
     pos += 5
@@ -245,7 +246,7 @@ def _decode_share_acknowledge_request_v1(buf: memoryview, pos: int) -> tuple[Any
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AcknowledgeTopic)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -259,7 +260,7 @@ def _decode_share_acknowledge_request_v1(buf: memoryview, pos: int) -> tuple[Any
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AcknowledgePartition)
             x2.partition_index, n = _unpack_iB(buf, pos)
             pos += 5
@@ -272,7 +273,7 @@ def _decode_share_acknowledge_request_v1(buf: memoryview, pos: int) -> tuple[Any
             if n * 18 > end - pos or budget < 0:
                 raise too_many("acknowledgement_batches", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(AcknowledgementBatch)
                 x3.first_offset, x3.last_offset, n = _unpack_qqB(buf, pos)
                 pos += 17
@@ -333,7 +334,7 @@ def _decode_share_acknowledge_request_v2(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        m.group_id = str(buf[pos:stop], "utf-8")
+        m.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -345,7 +346,7 @@ def _decode_share_acknowledge_request_v2(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        m.member_id = str(buf[pos:stop], "utf-8")
+        m.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.share_session_epoch, m.is_renew_ack, n = _unpack_ioB(buf, pos)
     pos += 6
@@ -358,7 +359,7 @@ def _decode_share_acknowledge_request_v2(buf: memoryview, pos: int) -> tuple[Any
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(AcknowledgeTopic)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -372,7 +373,7 @@ def _decode_share_acknowledge_request_v2(buf: memoryview, pos: int) -> tuple[Any
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(AcknowledgePartition)
             x2.partition_index, n = _unpack_iB(buf, pos)
             pos += 5
@@ -385,7 +386,7 @@ def _decode_share_acknowledge_request_v2(buf: memoryview, pos: int) -> tuple[Any
             if n * 18 > end - pos or budget < 0:
                 raise too_many("acknowledgement_batches", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(AcknowledgementBatch)
                 x3.first_offset, x3.last_offset, n = _unpack_qqB(buf, pos)
                 pos += 17
@@ -605,7 +606,7 @@ def _decode_share_acknowledge_response_v1(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -618,7 +619,7 @@ def _decode_share_acknowledge_response_v1(buf: memoryview, pos: int) -> tuple[An
     if n * 18 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ShareAcknowledgeTopicResponse)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -632,7 +633,7 @@ def _decode_share_acknowledge_response_v1(buf: memoryview, pos: int) -> tuple[An
         if n * 17 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -644,7 +645,7 @@ def _decode_share_acknowledge_response_v1(buf: memoryview, pos: int) -> tuple[An
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x3 = _new(LeaderIdAndEpoch)
             x3.leader_id, x3.leader_epoch, n = _unpack_iiB(buf, pos)
@@ -681,7 +682,7 @@ def _decode_share_acknowledge_response_v1(buf: memoryview, pos: int) -> tuple[An
     if n * 11 > end - pos or budget < 0:
         raise too_many("node_endpoints", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(NodeEndpoint)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -692,7 +693,7 @@ def _decode_share_acknowledge_response_v1(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -704,7 +705,7 @@ def _decode_share_acknowledge_response_v1(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -737,7 +738,7 @@ def _decode_share_acknowledge_response_v2(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     m.acquisition_lock_timeout_ms, n = _unpack_iB(buf, pos)
     pos += 5
@@ -750,7 +751,7 @@ def _decode_share_acknowledge_response_v2(buf: memoryview, pos: int) -> tuple[An
     if n * 18 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ShareAcknowledgeTopicResponse)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -764,7 +765,7 @@ def _decode_share_acknowledge_response_v2(buf: memoryview, pos: int) -> tuple[An
         if n * 17 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -776,7 +777,7 @@ def _decode_share_acknowledge_response_v2(buf: memoryview, pos: int) -> tuple[An
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x3 = _new(LeaderIdAndEpoch)
             x3.leader_id, x3.leader_epoch, n = _unpack_iiB(buf, pos)
@@ -813,7 +814,7 @@ def _decode_share_acknowledge_response_v2(buf: memoryview, pos: int) -> tuple[An
     if n * 11 > end - pos or budget < 0:
         raise too_many("node_endpoints", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(NodeEndpoint)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -824,7 +825,7 @@ def _decode_share_acknowledge_response_v2(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -836,7 +837,7 @@ def _decode_share_acknowledge_response_v2(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

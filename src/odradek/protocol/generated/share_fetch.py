@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -283,7 +284,7 @@ def _decode_share_fetch_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        m.group_id = str(buf[pos:stop], "utf-8")
+        m.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -295,7 +296,7 @@ def _decode_share_fetch_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        m.member_id = str(buf[pos:stop], "utf-8")
+        m.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.share_session_epoch, m.max_wait_ms, m.min_bytes, m.max_bytes, m.max_records, m.batch_size, n = _unpack_iiiiiiB(buf, pos)
     pos += 25
@@ -308,7 +309,7 @@ def _decode_share_fetch_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -322,7 +323,7 @@ def _decode_share_fetch_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.partition_max_bytes = 0
             x2.partition_index, n = _unpack_iB(buf, pos)
@@ -336,7 +337,7 @@ def _decode_share_fetch_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
             if n * 18 > end - pos or budget < 0:
                 raise too_many("acknowledgement_batches", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(AcknowledgementBatch)
                 x3.first_offset, x3.last_offset, n = _unpack_qqB(buf, pos)
                 pos += 17
@@ -385,7 +386,7 @@ def _decode_share_fetch_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 18 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -431,7 +432,7 @@ def _decode_share_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        m.group_id = str(buf[pos:stop], "utf-8")
+        m.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -443,7 +444,7 @@ def _decode_share_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        m.member_id = str(buf[pos:stop], "utf-8")
+        m.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.share_session_epoch, m.max_wait_ms, m.min_bytes, m.max_bytes, m.max_records, m.batch_size, m.share_acquire_mode, m.is_renew_ack, n = _unpack_iiiiiiboB(buf, pos)
     pos += 27
@@ -456,7 +457,7 @@ def _decode_share_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FetchTopic)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -470,7 +471,7 @@ def _decode_share_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(FetchPartition)
             x2.partition_max_bytes = 0
             x2.partition_index, n = _unpack_iB(buf, pos)
@@ -484,7 +485,7 @@ def _decode_share_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
             if n * 18 > end - pos or budget < 0:
                 raise too_many("acknowledgement_batches", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(AcknowledgementBatch)
                 x3.first_offset, x3.last_offset, n = _unpack_qqB(buf, pos)
                 pos += 17
@@ -533,7 +534,7 @@ def _decode_share_fetch_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]
     if n * 18 > end - pos or budget < 0:
         raise too_many("forgotten_topics_data", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ForgottenTopic)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -779,7 +780,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     m.acquisition_lock_timeout_ms, n = _unpack_iB(buf, pos)
     pos += 5
@@ -792,7 +793,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 18 > end - pos or budget < 0:
         raise too_many("responses", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ShareFetchableTopicResponse)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -806,7 +807,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
         if n * 22 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -818,7 +819,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.acknowledge_error_code, n = _unpack_hB(buf, pos)
             pos += 3
@@ -830,7 +831,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("acknowledge_error_message", stop - end)
-                x2.acknowledge_error_message = str(buf[pos:stop], "utf-8")
+                x2.acknowledge_error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             x3 = _new(LeaderIdAndEpoch)
             x3.leader_id, x3.leader_epoch, n = _unpack_iiB(buf, pos)
@@ -862,7 +863,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
             if n * 19 > end - pos or budget < 0:
                 raise too_many("acquired_records", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(AcquiredRecords)
                 x3.first_offset, x3.last_offset, x3.delivery_count, n = _unpack_qqhB(buf, pos)
                 pos += 19
@@ -899,7 +900,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 11 > end - pos or budget < 0:
         raise too_many("node_endpoints", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(NodeEndpoint)
         x1.node_id, n = _unpack_iB(buf, pos)
         pos += 5
@@ -910,7 +911,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_iB(buf, pos)
         pos += 5
@@ -922,7 +923,7 @@ def _decode_share_fetch_response_v1(buf: memoryview, pos: int) -> tuple[Any, int
             stop = pos + n - 1
             if stop > end:
                 raise too_short("rack", stop - end)
-            x1.rack = str(buf[pos:stop], "utf-8")
+            x1.rack = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

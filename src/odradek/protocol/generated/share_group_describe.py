@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -172,7 +173,7 @@ def _decode_share_group_describe_request_v1(buf: memoryview, pos: int) -> tuple[
     if n > end - pos or budget < 0:
         raise too_many("group_ids", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -182,7 +183,7 @@ def _decode_share_group_describe_request_v1(buf: memoryview, pos: int) -> tuple[
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_ids", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.group_ids = items1
@@ -243,7 +244,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
     if n * 20 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -255,7 +256,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -266,7 +267,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -277,7 +278,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.group_epoch, x1.assignment_epoch, n = _unpack_iiB(buf, pos)
         pos += 9
@@ -288,7 +289,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
         stop = pos + n - 1
         if stop > end:
             raise too_short("assignor_name", stop - end)
-        x1.assignor_name = str(buf[pos:stop], "utf-8")
+        x1.assignor_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -301,7 +302,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
         if n * 12 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(Member)
             n = buf[pos]
             pos += 1
@@ -312,7 +313,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -324,7 +325,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("rack_id", stop - end)
-                x2.rack_id = str(buf[pos:stop], "utf-8")
+                x2.rack_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.member_epoch, n = _unpack_iB(buf, pos)
             pos += 5
@@ -335,7 +336,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -346,7 +347,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -359,7 +360,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
             if n > end - pos or budget < 0:
                 raise too_many("subscribed_topic_names", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -369,7 +370,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subscribed_topic_names", stop - end)
-                x3 = str(buf[pos:stop], "utf-8")
+                x3 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items3.append(x3)
             x2.subscribed_topic_names = items3
@@ -385,7 +386,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
             if n * 19 > end - pos or budget < 0:
                 raise too_many("topic_partitions", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TopicPartitions)
                 x4.topic_id, n = _unpack_16sB(buf, pos)
                 pos += 17
@@ -397,7 +398,7 @@ def _decode_share_group_describe_response_v1(buf: memoryview, pos: int) -> tuple
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic_name", stop - end)
-                x4.topic_name = str(buf[pos:stop], "utf-8")
+                x4.topic_name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -129,7 +130,7 @@ def _decode_share_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tuple
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -140,7 +141,7 @@ def _decode_share_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tuple
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.member_epoch, n = _unpack_iB(buf, pos)
     pos += 5
@@ -152,7 +153,7 @@ def _decode_share_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tuple
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack_id", stop - end)
-        m.rack_id = str(buf[pos:stop], "utf-8")
+        m.rack_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -166,7 +167,7 @@ def _decode_share_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tuple
         if n > end - pos or budget < 0:
             raise too_many("subscribed_topic_names", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -176,7 +177,7 @@ def _decode_share_group_heartbeat_request_v1(buf: memoryview, pos: int) -> tuple
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subscribed_topic_names", stop - end)
-            x1 = str(buf[pos:stop], "utf-8")
+            x1 = buf[pos:stop].tobytes().decode()
             pos = stop
             items1.append(x1)
         m.subscribed_topic_names = items1
@@ -263,7 +264,7 @@ def _decode_share_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -275,7 +276,7 @@ def _decode_share_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        m.member_id = str(buf[pos:stop], "utf-8")
+        m.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.member_epoch, m.heartbeat_interval_ms, n = _unpack_iib(buf, pos)
     pos += 9
@@ -294,7 +295,7 @@ def _decode_share_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tupl
         if n * 18 > end - pos or budget < 0:
             raise too_many("topic_partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TopicPartitions)
             x2.topic_id, n = _unpack_16sB(buf, pos)
             pos += 17

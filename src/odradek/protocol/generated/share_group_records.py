@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     null_field,
     string_length_rest,
@@ -352,7 +353,7 @@ def _decode_share_group_member_metadata_key_v0(buf: memoryview, pos: int) -> tup
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -361,7 +362,7 @@ def _decode_share_group_member_metadata_key_v0(buf: memoryview, pos: int) -> tup
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -401,7 +402,7 @@ def _decode_share_group_member_metadata_value_v0(buf: memoryview, pos: int) -> t
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack_id", stop - end)
-        m.rack_id = str(buf[pos:stop], "utf-8")
+        m.rack_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -412,7 +413,7 @@ def _decode_share_group_member_metadata_value_v0(buf: memoryview, pos: int) -> t
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_id", stop - end)
-    m.client_id = str(buf[pos:stop], "utf-8")
+    m.client_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -423,7 +424,7 @@ def _decode_share_group_member_metadata_value_v0(buf: memoryview, pos: int) -> t
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_host", stop - end)
-    m.client_host = str(buf[pos:stop], "utf-8")
+    m.client_host = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -436,7 +437,7 @@ def _decode_share_group_member_metadata_value_v0(buf: memoryview, pos: int) -> t
     if n > end - pos or budget < 0:
         raise too_many("subscribed_topic_names", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -446,7 +447,7 @@ def _decode_share_group_member_metadata_value_v0(buf: memoryview, pos: int) -> t
         stop = pos + n - 1
         if stop > end:
             raise too_short("subscribed_topic_names", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.subscribed_topic_names = items1
@@ -525,7 +526,7 @@ def _decode_share_group_metadata_key_v0(buf: memoryview, pos: int) -> tuple[Any,
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -590,7 +591,7 @@ def _decode_share_group_target_assignment_metadata_key_v0(buf: memoryview, pos: 
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -677,7 +678,7 @@ def _decode_share_group_target_assignment_member_key_v0(buf: memoryview, pos: in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -686,7 +687,7 @@ def _decode_share_group_target_assignment_member_key_v0(buf: memoryview, pos: in
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -727,7 +728,7 @@ def _decode_share_group_target_assignment_member_value_v0(buf: memoryview, pos: 
     if n * 18 > end - pos or budget < 0:
         raise too_many("topic_partitions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartition)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -806,7 +807,7 @@ def _decode_share_group_current_member_assignment_key_v0(buf: memoryview, pos: i
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -815,7 +816,7 @@ def _decode_share_group_current_member_assignment_key_v0(buf: memoryview, pos: i
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -856,7 +857,7 @@ def _decode_share_group_current_member_assignment_value_v0(buf: memoryview, pos:
     if n * 18 > end - pos or budget < 0:
         raise too_many("assigned_partitions", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartitions)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -936,7 +937,7 @@ def _decode_share_group_state_partition_metadata_key_v0(buf: memoryview, pos: in
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -974,7 +975,7 @@ def _decode_share_group_state_partition_metadata_value_v0(buf: memoryview, pos: 
     if n * 19 > end - pos or budget < 0:
         raise too_many("initializing_topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartitionsInfo)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -986,7 +987,7 @@ def _decode_share_group_state_partition_metadata_value_v0(buf: memoryview, pos: 
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1019,7 +1020,7 @@ def _decode_share_group_state_partition_metadata_value_v0(buf: memoryview, pos: 
     if n * 19 > end - pos or budget < 0:
         raise too_many("initialized_topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicPartitionsInfo)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -1031,7 +1032,7 @@ def _decode_share_group_state_partition_metadata_value_v0(buf: memoryview, pos: 
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1064,7 +1065,7 @@ def _decode_share_group_state_partition_metadata_value_v0(buf: memoryview, pos: 
     if n * 18 > end - pos or budget < 0:
         raise too_many("deleting_topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TopicInfo)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -1076,7 +1077,7 @@ def _decode_share_group_state_partition_metadata_value_v0(buf: memoryview, pos: 
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1

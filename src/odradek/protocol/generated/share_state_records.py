@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     null_field,
     tag_count,
@@ -168,7 +169,7 @@ def _decode_share_snapshot_key_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.topic_id, m.partition = _unpack_16si(buf, pos)
     pos += 20
@@ -211,7 +212,7 @@ def _decode_share_snapshot_value_v0(buf: memoryview, pos: int) -> tuple[Any, int
     if n * 20 > end - pos or budget < 0:
         raise too_many("state_batches", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StateBatch)
         x1.first_offset, x1.last_offset, x1.delivery_state, x1.delivery_count, n = _unpack_qqbhB(buf, pos)
         pos += 20
@@ -292,7 +293,7 @@ def _decode_share_update_key_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.topic_id, m.partition = _unpack_16si(buf, pos)
     pos += 20
@@ -335,7 +336,7 @@ def _decode_share_update_value_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 20 > end - pos or budget < 0:
         raise too_many("state_batches", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StateBatch)
         x1.first_offset, x1.last_offset, x1.delivery_state, x1.delivery_count, n = _unpack_qqbhB(buf, pos)
         pos += 20

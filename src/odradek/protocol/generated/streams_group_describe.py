@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -380,7 +381,7 @@ def _decode_streams_group_describe_request_v0(buf: memoryview, pos: int) -> tupl
     if n > end - pos or budget < 0:
         raise too_many("group_ids", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -390,7 +391,7 @@ def _decode_streams_group_describe_request_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_ids", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.group_ids = items1
@@ -418,7 +419,7 @@ def _decode_streams_group_describe_request_v1(buf: memoryview, pos: int) -> tupl
     if n > end - pos or budget < 0:
         raise too_many("group_ids", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -428,7 +429,7 @@ def _decode_streams_group_describe_request_v1(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_ids", stop - end)
-        x1 = str(buf[pos:stop], "utf-8")
+        x1 = buf[pos:stop].tobytes().decode()
         pos = stop
         items1.append(x1)
     m.group_ids = items1
@@ -516,7 +517,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
     if n * 20 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.topology_description = None
         x1.topology_description_status = 0
@@ -531,7 +532,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -542,7 +543,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -553,7 +554,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.group_epoch, x1.assignment_epoch, n = _unpack_iib(buf, pos)
         pos += 9
@@ -573,7 +574,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 if n * 6 > end - pos or budget < 0:
                     raise too_many("subtopologies", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(Subtopology)
                     n = buf[pos]
                     pos += 1
@@ -584,7 +585,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("subtopology_id", stop - end)
-                    x3.subtopology_id = str(buf[pos:stop], "utf-8")
+                    x3.subtopology_id = buf[pos:stop].tobytes().decode()
                     pos = stop
                     n = buf[pos]
                     pos += 1
@@ -597,7 +598,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                     if n > end - pos or budget < 0:
                         raise too_many("source_topics", n)
                     items4 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         n = buf[pos]
                         pos += 1
                         if n > 127:
@@ -607,7 +608,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("source_topics", stop - end)
-                        x4 = str(buf[pos:stop], "utf-8")
+                        x4 = buf[pos:stop].tobytes().decode()
                         pos = stop
                         items4.append(x4)
                     x3.source_topics = items4
@@ -622,7 +623,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                     if n > end - pos or budget < 0:
                         raise too_many("repartition_sink_topics", n)
                     items4 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         n = buf[pos]
                         pos += 1
                         if n > 127:
@@ -632,7 +633,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("repartition_sink_topics", stop - end)
-                        x4 = str(buf[pos:stop], "utf-8")
+                        x4 = buf[pos:stop].tobytes().decode()
                         pos = stop
                         items4.append(x4)
                     x3.repartition_sink_topics = items4
@@ -647,7 +648,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                     if n * 9 > end - pos or budget < 0:
                         raise too_many("state_changelog_topics", n)
                     items4 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         x4 = _new(TopicInfo)
                         n = buf[pos]
                         pos += 1
@@ -658,7 +659,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("name", stop - end)
-                        x4.name = str(buf[pos:stop], "utf-8")
+                        x4.name = buf[pos:stop].tobytes().decode()
                         pos = stop
                         x4.partitions, x4.replication_factor, n = _unpack_ihB(buf, pos)
                         pos += 7
@@ -671,7 +672,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                         if n * 3 > end - pos or budget < 0:
                             raise too_many("topic_configs", n)
                         items5 = []
-                        for _ in range(n):
+                        for _ in REPEAT[n] if n < 32 else range(n):
                             x5 = _new(KeyValue)
                             n = buf[pos]
                             pos += 1
@@ -682,7 +683,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                             stop = pos + n - 1
                             if stop > end:
                                 raise too_short("key", stop - end)
-                            x5.key = str(buf[pos:stop], "utf-8")
+                            x5.key = buf[pos:stop].tobytes().decode()
                             pos = stop
                             n = buf[pos]
                             pos += 1
@@ -693,7 +694,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                             stop = pos + n - 1
                             if stop > end:
                                 raise too_short("value", stop - end)
-                            x5.value = str(buf[pos:stop], "utf-8")
+                            x5.value = buf[pos:stop].tobytes().decode()
                             pos = stop
                             n = buf[pos]
                             pos += 1
@@ -722,7 +723,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                     if n * 9 > end - pos or budget < 0:
                         raise too_many("repartition_source_topics", n)
                     items4 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         x4 = _new(TopicInfo)
                         n = buf[pos]
                         pos += 1
@@ -733,7 +734,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("name", stop - end)
-                        x4.name = str(buf[pos:stop], "utf-8")
+                        x4.name = buf[pos:stop].tobytes().decode()
                         pos = stop
                         x4.partitions, x4.replication_factor, n = _unpack_ihB(buf, pos)
                         pos += 7
@@ -746,7 +747,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                         if n * 3 > end - pos or budget < 0:
                             raise too_many("topic_configs", n)
                         items5 = []
-                        for _ in range(n):
+                        for _ in REPEAT[n] if n < 32 else range(n):
                             x5 = _new(KeyValue)
                             n = buf[pos]
                             pos += 1
@@ -757,7 +758,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                             stop = pos + n - 1
                             if stop > end:
                                 raise too_short("key", stop - end)
-                            x5.key = str(buf[pos:stop], "utf-8")
+                            x5.key = buf[pos:stop].tobytes().decode()
                             pos = stop
                             n = buf[pos]
                             pos += 1
@@ -768,7 +769,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                             stop = pos + n - 1
                             if stop > end:
                                 raise too_short("value", stop - end)
-                            x5.value = str(buf[pos:stop], "utf-8")
+                            x5.value = buf[pos:stop].tobytes().decode()
                             pos = stop
                             n = buf[pos]
                             pos += 1
@@ -812,7 +813,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
         if n * 28 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(Member)
             n = buf[pos]
             pos += 1
@@ -823,7 +824,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.member_epoch, n = _unpack_iB(buf, pos)
             pos += 5
@@ -835,7 +836,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("instance_id", stop - end)
-                x2.instance_id = str(buf[pos:stop], "utf-8")
+                x2.instance_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -847,7 +848,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("rack_id", stop - end)
-                x2.rack_id = str(buf[pos:stop], "utf-8")
+                x2.rack_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -858,7 +859,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -869,7 +870,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.topology_epoch, n = _unpack_iB(buf, pos)
             pos += 5
@@ -880,7 +881,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("process_id", stop - end)
-            x2.process_id = str(buf[pos:stop], "utf-8")
+            x2.process_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_b(buf, pos)
             pos += 1
@@ -897,7 +898,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("host", stop - end)
-                x3.host = str(buf[pos:stop], "utf-8")
+                x3.host = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x3.port, n = _unpack_HB(buf, pos)
                 pos += 3
@@ -917,7 +918,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("client_tags", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(KeyValue)
                 n = buf[pos]
                 pos += 1
@@ -928,7 +929,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("key", stop - end)
-                x3.key = str(buf[pos:stop], "utf-8")
+                x3.key = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -939,7 +940,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("value", stop - end)
-                x3.value = str(buf[pos:stop], "utf-8")
+                x3.value = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -960,7 +961,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 14 > end - pos or budget < 0:
                 raise too_many("task_offsets", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TaskOffset)
                 n = buf[pos]
                 pos += 1
@@ -971,7 +972,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x3.subtopology_id = str(buf[pos:stop], "utf-8")
+                x3.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x3.partition, x3.offset, n = _unpack_iqB(buf, pos)
                 pos += 13
@@ -992,7 +993,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 14 > end - pos or budget < 0:
                 raise too_many("task_end_offsets", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TaskOffset)
                 n = buf[pos]
                 pos += 1
@@ -1003,7 +1004,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x3.subtopology_id = str(buf[pos:stop], "utf-8")
+                x3.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x3.partition, x3.offset, n = _unpack_iqB(buf, pos)
                 pos += 13
@@ -1025,7 +1026,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("active_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1036,7 +1037,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1069,7 +1070,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("standby_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1080,7 +1081,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1113,7 +1114,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("warmup_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1124,7 +1125,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1165,7 +1166,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("active_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1176,7 +1177,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1209,7 +1210,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("standby_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1220,7 +1221,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1253,7 +1254,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("warmup_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1264,7 +1265,7 @@ def _decode_streams_group_describe_response_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1333,7 +1334,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
     if n * 23 > end - pos or budget < 0:
         raise too_many("groups", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(DescribedGroup)
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -1345,7 +1346,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -1356,7 +1357,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_id", stop - end)
-        x1.group_id = str(buf[pos:stop], "utf-8")
+        x1.group_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1367,7 +1368,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_state", stop - end)
-        x1.group_state = str(buf[pos:stop], "utf-8")
+        x1.group_state = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.group_epoch, x1.assignment_epoch, n = _unpack_iib(buf, pos)
         pos += 9
@@ -1387,7 +1388,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 if n * 6 > end - pos or budget < 0:
                     raise too_many("subtopologies", n)
                 items3 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x3 = _new(Subtopology)
                     n = buf[pos]
                     pos += 1
@@ -1398,7 +1399,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("subtopology_id", stop - end)
-                    x3.subtopology_id = str(buf[pos:stop], "utf-8")
+                    x3.subtopology_id = buf[pos:stop].tobytes().decode()
                     pos = stop
                     n = buf[pos]
                     pos += 1
@@ -1411,7 +1412,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     if n > end - pos or budget < 0:
                         raise too_many("source_topics", n)
                     items4 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         n = buf[pos]
                         pos += 1
                         if n > 127:
@@ -1421,7 +1422,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("source_topics", stop - end)
-                        x4 = str(buf[pos:stop], "utf-8")
+                        x4 = buf[pos:stop].tobytes().decode()
                         pos = stop
                         items4.append(x4)
                     x3.source_topics = items4
@@ -1436,7 +1437,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     if n > end - pos or budget < 0:
                         raise too_many("repartition_sink_topics", n)
                     items4 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         n = buf[pos]
                         pos += 1
                         if n > 127:
@@ -1446,7 +1447,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("repartition_sink_topics", stop - end)
-                        x4 = str(buf[pos:stop], "utf-8")
+                        x4 = buf[pos:stop].tobytes().decode()
                         pos = stop
                         items4.append(x4)
                     x3.repartition_sink_topics = items4
@@ -1461,7 +1462,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     if n * 9 > end - pos or budget < 0:
                         raise too_many("state_changelog_topics", n)
                     items4 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         x4 = _new(TopicInfo)
                         n = buf[pos]
                         pos += 1
@@ -1472,7 +1473,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("name", stop - end)
-                        x4.name = str(buf[pos:stop], "utf-8")
+                        x4.name = buf[pos:stop].tobytes().decode()
                         pos = stop
                         x4.partitions, x4.replication_factor, n = _unpack_ihB(buf, pos)
                         pos += 7
@@ -1485,7 +1486,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         if n * 3 > end - pos or budget < 0:
                             raise too_many("topic_configs", n)
                         items5 = []
-                        for _ in range(n):
+                        for _ in REPEAT[n] if n < 32 else range(n):
                             x5 = _new(KeyValue)
                             n = buf[pos]
                             pos += 1
@@ -1496,7 +1497,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                             stop = pos + n - 1
                             if stop > end:
                                 raise too_short("key", stop - end)
-                            x5.key = str(buf[pos:stop], "utf-8")
+                            x5.key = buf[pos:stop].tobytes().decode()
                             pos = stop
                             n = buf[pos]
                             pos += 1
@@ -1507,7 +1508,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                             stop = pos + n - 1
                             if stop > end:
                                 raise too_short("value", stop - end)
-                            x5.value = str(buf[pos:stop], "utf-8")
+                            x5.value = buf[pos:stop].tobytes().decode()
                             pos = stop
                             n = buf[pos]
                             pos += 1
@@ -1536,7 +1537,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     if n * 9 > end - pos or budget < 0:
                         raise too_many("repartition_source_topics", n)
                     items4 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         x4 = _new(TopicInfo)
                         n = buf[pos]
                         pos += 1
@@ -1547,7 +1548,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("name", stop - end)
-                        x4.name = str(buf[pos:stop], "utf-8")
+                        x4.name = buf[pos:stop].tobytes().decode()
                         pos = stop
                         x4.partitions, x4.replication_factor, n = _unpack_ihB(buf, pos)
                         pos += 7
@@ -1560,7 +1561,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         if n * 3 > end - pos or budget < 0:
                             raise too_many("topic_configs", n)
                         items5 = []
-                        for _ in range(n):
+                        for _ in REPEAT[n] if n < 32 else range(n):
                             x5 = _new(KeyValue)
                             n = buf[pos]
                             pos += 1
@@ -1571,7 +1572,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                             stop = pos + n - 1
                             if stop > end:
                                 raise too_short("key", stop - end)
-                            x5.key = str(buf[pos:stop], "utf-8")
+                            x5.key = buf[pos:stop].tobytes().decode()
                             pos = stop
                             n = buf[pos]
                             pos += 1
@@ -1582,7 +1583,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                             stop = pos + n - 1
                             if stop > end:
                                 raise too_short("value", stop - end)
-                            x5.value = str(buf[pos:stop], "utf-8")
+                            x5.value = buf[pos:stop].tobytes().decode()
                             pos = stop
                             n = buf[pos]
                             pos += 1
@@ -1626,7 +1627,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
         if n * 28 > end - pos or budget < 0:
             raise too_many("members", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(Member)
             n = buf[pos]
             pos += 1
@@ -1637,7 +1638,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("member_id", stop - end)
-            x2.member_id = str(buf[pos:stop], "utf-8")
+            x2.member_id = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.member_epoch, n = _unpack_iB(buf, pos)
             pos += 5
@@ -1649,7 +1650,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("instance_id", stop - end)
-                x2.instance_id = str(buf[pos:stop], "utf-8")
+                x2.instance_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -1661,7 +1662,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("rack_id", stop - end)
-                x2.rack_id = str(buf[pos:stop], "utf-8")
+                x2.rack_id = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -1672,7 +1673,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_id", stop - end)
-            x2.client_id = str(buf[pos:stop], "utf-8")
+            x2.client_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1683,7 +1684,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("client_host", stop - end)
-            x2.client_host = str(buf[pos:stop], "utf-8")
+            x2.client_host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.topology_epoch, n = _unpack_iB(buf, pos)
             pos += 5
@@ -1694,7 +1695,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("process_id", stop - end)
-            x2.process_id = str(buf[pos:stop], "utf-8")
+            x2.process_id = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_b(buf, pos)
             pos += 1
@@ -1711,7 +1712,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("host", stop - end)
-                x3.host = str(buf[pos:stop], "utf-8")
+                x3.host = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x3.port, n = _unpack_HB(buf, pos)
                 pos += 3
@@ -1731,7 +1732,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("client_tags", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(KeyValue)
                 n = buf[pos]
                 pos += 1
@@ -1742,7 +1743,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("key", stop - end)
-                x3.key = str(buf[pos:stop], "utf-8")
+                x3.key = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1753,7 +1754,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("value", stop - end)
-                x3.value = str(buf[pos:stop], "utf-8")
+                x3.value = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1774,7 +1775,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 14 > end - pos or budget < 0:
                 raise too_many("task_offsets", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TaskOffset)
                 n = buf[pos]
                 pos += 1
@@ -1785,7 +1786,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x3.subtopology_id = str(buf[pos:stop], "utf-8")
+                x3.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x3.partition, x3.offset, n = _unpack_iqB(buf, pos)
                 pos += 13
@@ -1806,7 +1807,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 14 > end - pos or budget < 0:
                 raise too_many("task_end_offsets", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TaskOffset)
                 n = buf[pos]
                 pos += 1
@@ -1817,7 +1818,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x3.subtopology_id = str(buf[pos:stop], "utf-8")
+                x3.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x3.partition, x3.offset, n = _unpack_iqB(buf, pos)
                 pos += 13
@@ -1839,7 +1840,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("active_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1850,7 +1851,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1883,7 +1884,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("standby_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1894,7 +1895,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1927,7 +1928,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("warmup_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1938,7 +1939,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1979,7 +1980,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("active_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -1990,7 +1991,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2023,7 +2024,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("standby_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -2034,7 +2035,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2067,7 +2068,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("warmup_tasks", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x4 = _new(TaskIds)
                 n = buf[pos]
                 pos += 1
@@ -2078,7 +2079,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x4.subtopology_id = str(buf[pos:stop], "utf-8")
+                x4.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2132,7 +2133,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 3 > end - pos or budget < 0:
                 raise too_many("subtopologies", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TopologyDescriptionSubtopology)
                 n = buf[pos]
                 pos += 1
@@ -2143,7 +2144,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("subtopology_id", stop - end)
-                x3.subtopology_id = str(buf[pos:stop], "utf-8")
+                x3.subtopology_id = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2156,7 +2157,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 if n * 7 > end - pos or budget < 0:
                     raise too_many("nodes", n)
                 items4 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x4 = _new(TopologyDescriptionNode)
                     n = buf[pos]
                     pos += 1
@@ -2167,7 +2168,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("name", stop - end)
-                    x4.name = str(buf[pos:stop], "utf-8")
+                    x4.name = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x4.node_type, n = _unpack_bB(buf, pos)
                     pos += 2
@@ -2180,7 +2181,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     if n > end - pos or budget < 0:
                         raise too_many("source_topics", n)
                     items5 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         n = buf[pos]
                         pos += 1
                         if n > 127:
@@ -2190,7 +2191,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("source_topics", stop - end)
-                        x5 = str(buf[pos:stop], "utf-8")
+                        x5 = buf[pos:stop].tobytes().decode()
                         pos = stop
                         items5.append(x5)
                     x4.source_topics = items5
@@ -2204,7 +2205,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("sink_topic", stop - end)
-                        x4.sink_topic = str(buf[pos:stop], "utf-8")
+                        x4.sink_topic = buf[pos:stop].tobytes().decode()
                         pos = stop
                     n = buf[pos]
                     pos += 1
@@ -2217,7 +2218,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     if n > end - pos or budget < 0:
                         raise too_many("stores", n)
                     items5 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         n = buf[pos]
                         pos += 1
                         if n > 127:
@@ -2227,7 +2228,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("stores", stop - end)
-                        x5 = str(buf[pos:stop], "utf-8")
+                        x5 = buf[pos:stop].tobytes().decode()
                         pos = stop
                         items5.append(x5)
                     x4.stores = items5
@@ -2242,7 +2243,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     if n > end - pos or budget < 0:
                         raise too_many("successors", n)
                     items5 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         n = buf[pos]
                         pos += 1
                         if n > 127:
@@ -2252,7 +2253,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("successors", stop - end)
-                        x5 = str(buf[pos:stop], "utf-8")
+                        x5 = buf[pos:stop].tobytes().decode()
                         pos = stop
                         items5.append(x5)
                     x4.successors = items5
@@ -2283,7 +2284,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             if n * 15 > end - pos or budget < 0:
                 raise too_many("global_stores", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TopologyDescriptionGlobalStore)
                 x4 = _new(TopologyDescriptionNode)
                 n = buf[pos]
@@ -2295,7 +2296,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x4.name = str(buf[pos:stop], "utf-8")
+                x4.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x4.node_type, n = _unpack_bB(buf, pos)
                 pos += 2
@@ -2308,7 +2309,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 if n > end - pos or budget < 0:
                     raise too_many("source_topics", n)
                 items5 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     n = buf[pos]
                     pos += 1
                     if n > 127:
@@ -2318,7 +2319,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("source_topics", stop - end)
-                    x5 = str(buf[pos:stop], "utf-8")
+                    x5 = buf[pos:stop].tobytes().decode()
                     pos = stop
                     items5.append(x5)
                 x4.source_topics = items5
@@ -2332,7 +2333,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("sink_topic", stop - end)
-                    x4.sink_topic = str(buf[pos:stop], "utf-8")
+                    x4.sink_topic = buf[pos:stop].tobytes().decode()
                     pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2345,7 +2346,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 if n > end - pos or budget < 0:
                     raise too_many("stores", n)
                 items5 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     n = buf[pos]
                     pos += 1
                     if n > 127:
@@ -2355,7 +2356,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("stores", stop - end)
-                    x5 = str(buf[pos:stop], "utf-8")
+                    x5 = buf[pos:stop].tobytes().decode()
                     pos = stop
                     items5.append(x5)
                 x4.stores = items5
@@ -2370,7 +2371,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 if n > end - pos or budget < 0:
                     raise too_many("successors", n)
                 items5 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     n = buf[pos]
                     pos += 1
                     if n > 127:
@@ -2380,7 +2381,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("successors", stop - end)
-                    x5 = str(buf[pos:stop], "utf-8")
+                    x5 = buf[pos:stop].tobytes().decode()
                     pos = stop
                     items5.append(x5)
                 x4.successors = items5
@@ -2401,7 +2402,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x4.name = str(buf[pos:stop], "utf-8")
+                x4.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x4.node_type, n = _unpack_bB(buf, pos)
                 pos += 2
@@ -2414,7 +2415,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 if n > end - pos or budget < 0:
                     raise too_many("source_topics", n)
                 items5 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     n = buf[pos]
                     pos += 1
                     if n > 127:
@@ -2424,7 +2425,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("source_topics", stop - end)
-                    x5 = str(buf[pos:stop], "utf-8")
+                    x5 = buf[pos:stop].tobytes().decode()
                     pos = stop
                     items5.append(x5)
                 x4.source_topics = items5
@@ -2438,7 +2439,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("sink_topic", stop - end)
-                    x4.sink_topic = str(buf[pos:stop], "utf-8")
+                    x4.sink_topic = buf[pos:stop].tobytes().decode()
                     pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2451,7 +2452,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 if n > end - pos or budget < 0:
                     raise too_many("stores", n)
                 items5 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     n = buf[pos]
                     pos += 1
                     if n > 127:
@@ -2461,7 +2462,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("stores", stop - end)
-                    x5 = str(buf[pos:stop], "utf-8")
+                    x5 = buf[pos:stop].tobytes().decode()
                     pos = stop
                     items5.append(x5)
                 x4.stores = items5
@@ -2476,7 +2477,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                 if n > end - pos or budget < 0:
                     raise too_many("successors", n)
                 items5 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     n = buf[pos]
                     pos += 1
                     if n > 127:
@@ -2486,7 +2487,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("successors", stop - end)
-                    x5 = str(buf[pos:stop], "utf-8")
+                    x5 = buf[pos:stop].tobytes().decode()
                     pos = stop
                     items5.append(x5)
                 x4.successors = items5
@@ -2522,7 +2523,7 @@ def _decode_streams_group_describe_response_v1(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("assignor_name", stop - end)
-            x1.assignor_name = str(buf[pos:stop], "utf-8")
+            x1.assignor_name = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -342,7 +343,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -353,7 +354,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.member_epoch, m.endpoint_information_epoch, n = _unpack_iiB(buf, pos)
     pos += 9
@@ -365,7 +366,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("instance_id", stop - end)
-        m.instance_id = str(buf[pos:stop], "utf-8")
+        m.instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -377,7 +378,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack_id", stop - end)
-        m.rack_id = str(buf[pos:stop], "utf-8")
+        m.rack_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.rebalance_timeout_ms, n = _unpack_ib(buf, pos)
     pos += 5
@@ -396,7 +397,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         if n * 8 > end - pos or budget < 0:
             raise too_many("subtopologies", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(Subtopology)
             n = buf[pos]
             pos += 1
@@ -407,7 +408,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x2.subtopology_id = str(buf[pos:stop], "utf-8")
+            x2.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -420,7 +421,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             if n > end - pos or budget < 0:
                 raise too_many("source_topics", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -430,7 +431,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("source_topics", stop - end)
-                x3 = str(buf[pos:stop], "utf-8")
+                x3 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items3.append(x3)
             x2.source_topics = items3
@@ -445,7 +446,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             if n > end - pos or budget < 0:
                 raise too_many("source_topic_regex", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -455,7 +456,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("source_topic_regex", stop - end)
-                x3 = str(buf[pos:stop], "utf-8")
+                x3 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items3.append(x3)
             x2.source_topic_regex = items3
@@ -470,7 +471,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             if n * 9 > end - pos or budget < 0:
                 raise too_many("state_changelog_topics", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TopicInfo)
                 n = buf[pos]
                 pos += 1
@@ -481,7 +482,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x3.name = str(buf[pos:stop], "utf-8")
+                x3.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x3.partitions, x3.replication_factor, n = _unpack_ihB(buf, pos)
                 pos += 7
@@ -494,7 +495,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                 if n * 3 > end - pos or budget < 0:
                     raise too_many("topic_configs", n)
                 items4 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x4 = _new(KeyValue)
                     n = buf[pos]
                     pos += 1
@@ -505,7 +506,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("key", stop - end)
-                    x4.key = str(buf[pos:stop], "utf-8")
+                    x4.key = buf[pos:stop].tobytes().decode()
                     pos = stop
                     n = buf[pos]
                     pos += 1
@@ -516,7 +517,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("value", stop - end)
-                    x4.value = str(buf[pos:stop], "utf-8")
+                    x4.value = buf[pos:stop].tobytes().decode()
                     pos = stop
                     n = buf[pos]
                     pos += 1
@@ -545,7 +546,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             if n > end - pos or budget < 0:
                 raise too_many("repartition_sink_topics", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -555,7 +556,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("repartition_sink_topics", stop - end)
-                x3 = str(buf[pos:stop], "utf-8")
+                x3 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items3.append(x3)
             x2.repartition_sink_topics = items3
@@ -570,7 +571,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             if n * 9 > end - pos or budget < 0:
                 raise too_many("repartition_source_topics", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TopicInfo)
                 n = buf[pos]
                 pos += 1
@@ -581,7 +582,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("name", stop - end)
-                x3.name = str(buf[pos:stop], "utf-8")
+                x3.name = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x3.partitions, x3.replication_factor, n = _unpack_ihB(buf, pos)
                 pos += 7
@@ -594,7 +595,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                 if n * 3 > end - pos or budget < 0:
                     raise too_many("topic_configs", n)
                 items4 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x4 = _new(KeyValue)
                     n = buf[pos]
                     pos += 1
@@ -605,7 +606,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("key", stop - end)
-                    x4.key = str(buf[pos:stop], "utf-8")
+                    x4.key = buf[pos:stop].tobytes().decode()
                     pos = stop
                     n = buf[pos]
                     pos += 1
@@ -616,7 +617,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("value", stop - end)
-                    x4.value = str(buf[pos:stop], "utf-8")
+                    x4.value = buf[pos:stop].tobytes().decode()
                     pos = stop
                     n = buf[pos]
                     pos += 1
@@ -645,7 +646,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             if n * 4 > end - pos or budget < 0:
                 raise too_many("copartition_groups", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(CopartitionGroup)
                 n = buf[pos]
                 pos += 1
@@ -718,7 +719,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         if n * 3 > end - pos or budget < 0:
             raise too_many("active_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -729,7 +730,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -763,7 +764,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         if n * 3 > end - pos or budget < 0:
             raise too_many("standby_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -774,7 +775,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -808,7 +809,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         if n * 3 > end - pos or budget < 0:
             raise too_many("warmup_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -819,7 +820,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -851,7 +852,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("process_id", stop - end)
-        m.process_id = str(buf[pos:stop], "utf-8")
+        m.process_id = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_b(buf, pos)
     pos += 1
@@ -868,7 +869,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_HB(buf, pos)
         pos += 3
@@ -889,7 +890,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         if n * 3 > end - pos or budget < 0:
             raise too_many("client_tags", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(KeyValue)
             n = buf[pos]
             pos += 1
@@ -900,7 +901,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("key", stop - end)
-            x1.key = str(buf[pos:stop], "utf-8")
+            x1.key = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -911,7 +912,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("value", stop - end)
-            x1.value = str(buf[pos:stop], "utf-8")
+            x1.value = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -933,7 +934,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         if n * 14 > end - pos or budget < 0:
             raise too_many("task_offsets", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskOffset)
             n = buf[pos]
             pos += 1
@@ -944,7 +945,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             x1.partition, x1.offset, n = _unpack_iqB(buf, pos)
             pos += 13
@@ -966,7 +967,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
         if n * 14 > end - pos or budget < 0:
             raise too_many("task_end_offsets", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskOffset)
             n = buf[pos]
             pos += 1
@@ -977,7 +978,7 @@ def _decode_streams_group_heartbeat_request_v0(buf: memoryview, pos: int) -> tup
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             x1.partition, x1.offset, n = _unpack_iqB(buf, pos)
             pos += 13
@@ -1441,7 +1442,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -1452,7 +1453,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.member_epoch, m.heartbeat_interval_ms, m.acceptable_recovery_lag_legacy, m.task_offset_interval_ms, n = _unpack_iiiiB(buf, pos)
     pos += 17
@@ -1466,7 +1467,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
         if n * 3 > end - pos or budget < 0:
             raise too_many("status", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(Status)
             x1.status_code, n = _unpack_bB(buf, pos)
             pos += 2
@@ -1477,7 +1478,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("status_detail", stop - end)
-            x1.status_detail = str(buf[pos:stop], "utf-8")
+            x1.status_detail = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1499,7 +1500,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
         if n * 3 > end - pos or budget < 0:
             raise too_many("active_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -1510,7 +1511,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1544,7 +1545,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
         if n * 3 > end - pos or budget < 0:
             raise too_many("standby_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -1555,7 +1556,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1589,7 +1590,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
         if n * 3 > end - pos or budget < 0:
             raise too_many("warmup_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -1600,7 +1601,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1634,7 +1635,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
         if n * 7 > end - pos or budget < 0:
             raise too_many("partitions_by_user_endpoint", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(EndpointToPartitions)
             x2 = _new(Endpoint)
             n = buf[pos]
@@ -1646,7 +1647,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.port, n = _unpack_HB(buf, pos)
             pos += 3
@@ -1666,7 +1667,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
             if n * 3 > end - pos or budget < 0:
                 raise too_many("active_partitions", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(TopicPartition)
                 n = buf[pos]
                 pos += 1
@@ -1677,7 +1678,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic", stop - end)
-                x2.topic = str(buf[pos:stop], "utf-8")
+                x2.topic = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1710,7 +1711,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
             if n * 3 > end - pos or budget < 0:
                 raise too_many("standby_partitions", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(TopicPartition)
                 n = buf[pos]
                 pos += 1
@@ -1721,7 +1722,7 @@ def _decode_streams_group_heartbeat_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic", stop - end)
-                x2.topic = str(buf[pos:stop], "utf-8")
+                x2.topic = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -1775,7 +1776,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -1786,7 +1787,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.member_epoch, m.heartbeat_interval_ms, m.task_offset_interval_ms, m.acceptable_recovery_lag, n = _unpack_iiiqB(buf, pos)
     pos += 21
@@ -1800,7 +1801,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
         if n * 3 > end - pos or budget < 0:
             raise too_many("status", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(Status)
             x1.status_code, n = _unpack_bB(buf, pos)
             pos += 2
@@ -1811,7 +1812,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("status_detail", stop - end)
-            x1.status_detail = str(buf[pos:stop], "utf-8")
+            x1.status_detail = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1833,7 +1834,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
         if n * 3 > end - pos or budget < 0:
             raise too_many("active_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -1844,7 +1845,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1878,7 +1879,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
         if n * 3 > end - pos or budget < 0:
             raise too_many("standby_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -1889,7 +1890,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1923,7 +1924,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
         if n * 3 > end - pos or budget < 0:
             raise too_many("warmup_tasks", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(TaskIds)
             n = buf[pos]
             pos += 1
@@ -1934,7 +1935,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("subtopology_id", stop - end)
-            x1.subtopology_id = str(buf[pos:stop], "utf-8")
+            x1.subtopology_id = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -1968,7 +1969,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
         if n * 7 > end - pos or budget < 0:
             raise too_many("partitions_by_user_endpoint", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(EndpointToPartitions)
             x2 = _new(Endpoint)
             n = buf[pos]
@@ -1980,7 +1981,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
             stop = pos + n - 1
             if stop > end:
                 raise too_short("host", stop - end)
-            x2.host = str(buf[pos:stop], "utf-8")
+            x2.host = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.port, n = _unpack_HB(buf, pos)
             pos += 3
@@ -2000,7 +2001,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
             if n * 3 > end - pos or budget < 0:
                 raise too_many("active_partitions", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(TopicPartition)
                 n = buf[pos]
                 pos += 1
@@ -2011,7 +2012,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic", stop - end)
-                x2.topic = str(buf[pos:stop], "utf-8")
+                x2.topic = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2044,7 +2045,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
             if n * 3 > end - pos or budget < 0:
                 raise too_many("standby_partitions", n)
             items2 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x2 = _new(TopicPartition)
                 n = buf[pos]
                 pos += 1
@@ -2055,7 +2056,7 @@ def _decode_streams_group_heartbeat_response_v1(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("topic", stop - end)
-                x2.topic = str(buf[pos:stop], "utf-8")
+                x2.topic = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     null_field,
     string_length_rest,
@@ -479,7 +480,7 @@ def _decode_streams_group_metadata_key_v0(buf: memoryview, pos: int) -> tuple[An
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -538,7 +539,7 @@ def _decode_streams_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[
                     if n * 3 > end - pos or budget < 0:
                         raise too_many("last_assignment_configs", n)
                     items2 = []
-                    for _ in range(n):
+                    for _ in REPEAT[n] if n < 32 else range(n):
                         x2 = _new(LastAssignmentConfig)
                         n = buf[pos]
                         pos += 1
@@ -549,7 +550,7 @@ def _decode_streams_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("key", stop - end)
-                        x2.key = str(buf[pos:stop], "utf-8")
+                        x2.key = buf[pos:stop].tobytes().decode()
                         pos = stop
                         n = buf[pos]
                         pos += 1
@@ -560,7 +561,7 @@ def _decode_streams_group_metadata_value_v0(buf: memoryview, pos: int) -> tuple[
                         stop = pos + n - 1
                         if stop > end:
                             raise too_short("value", stop - end)
-                        x2.value = str(buf[pos:stop], "utf-8")
+                        x2.value = buf[pos:stop].tobytes().decode()
                         pos = stop
                         n = buf[pos]
                         pos += 1
@@ -659,7 +660,7 @@ def _decode_streams_group_member_metadata_key_v0(buf: memoryview, pos: int) -> t
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -668,7 +669,7 @@ def _decode_streams_group_member_metadata_key_v0(buf: memoryview, pos: int) -> t
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -708,7 +709,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
         stop = pos + n - 1
         if stop > end:
             raise too_short("instance_id", stop - end)
-        m.instance_id = str(buf[pos:stop], "utf-8")
+        m.instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -720,7 +721,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
         stop = pos + n - 1
         if stop > end:
             raise too_short("rack_id", stop - end)
-        m.rack_id = str(buf[pos:stop], "utf-8")
+        m.rack_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -731,7 +732,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_id", stop - end)
-    m.client_id = str(buf[pos:stop], "utf-8")
+    m.client_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -742,7 +743,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
     stop = pos + n - 1
     if stop > end:
         raise too_short("client_host", stop - end)
-    m.client_host = str(buf[pos:stop], "utf-8")
+    m.client_host = buf[pos:stop].tobytes().decode()
     pos = stop
     m.rebalance_timeout_ms, m.topology_epoch, n = _unpack_iiB(buf, pos)
     pos += 9
@@ -753,7 +754,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
     stop = pos + n - 1
     if stop > end:
         raise too_short("process_id", stop - end)
-    m.process_id = str(buf[pos:stop], "utf-8")
+    m.process_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_b(buf, pos)
     pos += 1
@@ -770,7 +771,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_HB(buf, pos)
         pos += 3
@@ -790,7 +791,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
     if n * 3 > end - pos or budget < 0:
         raise too_many("client_tags", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(KeyValue)
         n = buf[pos]
         pos += 1
@@ -801,7 +802,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
         stop = pos + n - 1
         if stop > end:
             raise too_short("key", stop - end)
-        x1.key = str(buf[pos:stop], "utf-8")
+        x1.key = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -812,7 +813,7 @@ def _decode_streams_group_member_metadata_value_v0(buf: memoryview, pos: int) ->
         stop = pos + n - 1
         if stop > end:
             raise too_short("value", stop - end)
-        x1.value = str(buf[pos:stop], "utf-8")
+        x1.value = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -943,7 +944,7 @@ def _decode_streams_group_target_assignment_metadata_key_v0(buf: memoryview, pos
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -1030,7 +1031,7 @@ def _decode_streams_group_target_assignment_member_key_v0(buf: memoryview, pos: 
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -1039,7 +1040,7 @@ def _decode_streams_group_target_assignment_member_key_v0(buf: memoryview, pos: 
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -1080,7 +1081,7 @@ def _decode_streams_group_target_assignment_member_value_v0(buf: memoryview, pos
     if n * 3 > end - pos or budget < 0:
         raise too_many("active_tasks", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupTargetAssignmentMemberValueTaskIds)
         n = buf[pos]
         pos += 1
@@ -1091,7 +1092,7 @@ def _decode_streams_group_target_assignment_member_value_v0(buf: memoryview, pos
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1124,7 +1125,7 @@ def _decode_streams_group_target_assignment_member_value_v0(buf: memoryview, pos
     if n * 3 > end - pos or budget < 0:
         raise too_many("standby_tasks", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupTargetAssignmentMemberValueTaskIds)
         n = buf[pos]
         pos += 1
@@ -1135,7 +1136,7 @@ def _decode_streams_group_target_assignment_member_value_v0(buf: memoryview, pos
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1168,7 +1169,7 @@ def _decode_streams_group_target_assignment_member_value_v0(buf: memoryview, pos
     if n * 3 > end - pos or budget < 0:
         raise too_many("warmup_tasks", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupTargetAssignmentMemberValueTaskIds)
         n = buf[pos]
         pos += 1
@@ -1179,7 +1180,7 @@ def _decode_streams_group_target_assignment_member_value_v0(buf: memoryview, pos
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1313,7 +1314,7 @@ def _decode_streams_group_current_member_assignment_key_v0(buf: memoryview, pos:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -1322,7 +1323,7 @@ def _decode_streams_group_current_member_assignment_key_v0(buf: memoryview, pos:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -1363,7 +1364,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
     if n * 3 > end - pos or budget < 0:
         raise too_many("active_tasks", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupCurrentMemberAssignmentValueTaskIds)
         x1.assignment_epochs = None
         n = buf[pos]
@@ -1375,7 +1376,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1435,7 +1436,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
     if n * 3 > end - pos or budget < 0:
         raise too_many("standby_tasks", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupCurrentMemberAssignmentValueTaskIds)
         x1.assignment_epochs = None
         n = buf[pos]
@@ -1447,7 +1448,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1507,7 +1508,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
     if n * 3 > end - pos or budget < 0:
         raise too_many("warmup_tasks", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupCurrentMemberAssignmentValueTaskIds)
         x1.assignment_epochs = None
         n = buf[pos]
@@ -1519,7 +1520,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1579,7 +1580,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
     if n * 3 > end - pos or budget < 0:
         raise too_many("active_tasks_pending_revocation", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupCurrentMemberAssignmentValueTaskIds)
         x1.assignment_epochs = None
         n = buf[pos]
@@ -1591,7 +1592,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1651,7 +1652,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
     if n * 3 > end - pos or budget < 0:
         raise too_many("standby_tasks_pending_revocation", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupCurrentMemberAssignmentValueTaskIds)
         x1.assignment_epochs = None
         n = buf[pos]
@@ -1663,7 +1664,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -1723,7 +1724,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
     if n * 3 > end - pos or budget < 0:
         raise too_many("warmup_tasks_pending_revocation", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(StreamsGroupCurrentMemberAssignmentValueTaskIds)
         x1.assignment_epochs = None
         n = buf[pos]
@@ -1735,7 +1736,7 @@ def _decode_streams_group_current_member_assignment_value_v0(buf: memoryview, po
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -2056,7 +2057,7 @@ def _decode_streams_group_topology_key_v0(buf: memoryview, pos: int) -> tuple[An
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -2094,7 +2095,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
     if n * 8 > end - pos or budget < 0:
         raise too_many("subtopologies", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Subtopology)
         n = buf[pos]
         pos += 1
@@ -2105,7 +2106,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x1.subtopology_id = str(buf[pos:stop], "utf-8")
+        x1.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -2118,7 +2119,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
         if n > end - pos or budget < 0:
             raise too_many("source_topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -2128,7 +2129,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
             stop = pos + n - 1
             if stop > end:
                 raise too_short("source_topics", stop - end)
-            x2 = str(buf[pos:stop], "utf-8")
+            x2 = buf[pos:stop].tobytes().decode()
             pos = stop
             items2.append(x2)
         x1.source_topics = items2
@@ -2143,7 +2144,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
         if n > end - pos or budget < 0:
             raise too_many("source_topic_regex", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -2153,7 +2154,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
             stop = pos + n - 1
             if stop > end:
                 raise too_short("source_topic_regex", stop - end)
-            x2 = str(buf[pos:stop], "utf-8")
+            x2 = buf[pos:stop].tobytes().decode()
             pos = stop
             items2.append(x2)
         x1.source_topic_regex = items2
@@ -2168,7 +2169,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
         if n * 9 > end - pos or budget < 0:
             raise too_many("state_changelog_topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TopicInfo)
             n = buf[pos]
             pos += 1
@@ -2179,7 +2180,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.partitions, x2.replication_factor, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -2192,7 +2193,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
             if n * 3 > end - pos or budget < 0:
                 raise too_many("topic_configs", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TopicConfig)
                 n = buf[pos]
                 pos += 1
@@ -2203,7 +2204,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("key", stop - end)
-                x3.key = str(buf[pos:stop], "utf-8")
+                x3.key = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2214,7 +2215,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("value", stop - end)
-                x3.value = str(buf[pos:stop], "utf-8")
+                x3.value = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2243,7 +2244,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
         if n > end - pos or budget < 0:
             raise too_many("repartition_sink_topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -2253,7 +2254,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
             stop = pos + n - 1
             if stop > end:
                 raise too_short("repartition_sink_topics", stop - end)
-            x2 = str(buf[pos:stop], "utf-8")
+            x2 = buf[pos:stop].tobytes().decode()
             pos = stop
             items2.append(x2)
         x1.repartition_sink_topics = items2
@@ -2268,7 +2269,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
         if n * 9 > end - pos or budget < 0:
             raise too_many("repartition_source_topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TopicInfo)
             n = buf[pos]
             pos += 1
@@ -2279,7 +2280,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             x2.partitions, x2.replication_factor, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -2292,7 +2293,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
             if n * 3 > end - pos or budget < 0:
                 raise too_many("topic_configs", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(TopicConfig)
                 n = buf[pos]
                 pos += 1
@@ -2303,7 +2304,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("key", stop - end)
-                x3.key = str(buf[pos:stop], "utf-8")
+                x3.key = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2314,7 +2315,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("value", stop - end)
-                x3.value = str(buf[pos:stop], "utf-8")
+                x3.value = buf[pos:stop].tobytes().decode()
                 pos = stop
                 n = buf[pos]
                 pos += 1
@@ -2343,7 +2344,7 @@ def _decode_streams_group_topology_value_v0(buf: memoryview, pos: int) -> tuple[
         if n * 4 > end - pos or budget < 0:
             raise too_many("copartition_groups", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(CopartitionGroup)
             n = buf[pos]
             pos += 1

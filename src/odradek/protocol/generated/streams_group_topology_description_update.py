@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -155,7 +156,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -166,7 +167,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (m.topology_epoch,) = _unpack_i(buf, pos)
     pos += 4
@@ -182,7 +183,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
     if n * 3 > end - pos or budget < 0:
         raise too_many("subtopologies", n)
     items2 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x2 = _new(TopologyDescriptionSubtopology)
         n = buf[pos]
         pos += 1
@@ -193,7 +194,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         stop = pos + n - 1
         if stop > end:
             raise too_short("subtopology_id", stop - end)
-        x2.subtopology_id = str(buf[pos:stop], "utf-8")
+        x2.subtopology_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -206,7 +207,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         if n * 7 > end - pos or budget < 0:
             raise too_many("nodes", n)
         items3 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x3 = _new(TopologyDescriptionNode)
             n = buf[pos]
             pos += 1
@@ -217,7 +218,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x3.name = str(buf[pos:stop], "utf-8")
+            x3.name = buf[pos:stop].tobytes().decode()
             pos = stop
             x3.node_type, n = _unpack_bB(buf, pos)
             pos += 2
@@ -230,7 +231,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             if n > end - pos or budget < 0:
                 raise too_many("source_topics", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -240,7 +241,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("source_topics", stop - end)
-                x4 = str(buf[pos:stop], "utf-8")
+                x4 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items4.append(x4)
             x3.source_topics = items4
@@ -254,7 +255,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("sink_topic", stop - end)
-                x3.sink_topic = str(buf[pos:stop], "utf-8")
+                x3.sink_topic = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -267,7 +268,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             if n > end - pos or budget < 0:
                 raise too_many("stores", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -277,7 +278,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("stores", stop - end)
-                x4 = str(buf[pos:stop], "utf-8")
+                x4 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items4.append(x4)
             x3.stores = items4
@@ -292,7 +293,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             if n > end - pos or budget < 0:
                 raise too_many("successors", n)
             items4 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 n = buf[pos]
                 pos += 1
                 if n > 127:
@@ -302,7 +303,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("successors", stop - end)
-                x4 = str(buf[pos:stop], "utf-8")
+                x4 = buf[pos:stop].tobytes().decode()
                 pos = stop
                 items4.append(x4)
             x3.successors = items4
@@ -333,7 +334,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
     if n * 15 > end - pos or budget < 0:
         raise too_many("global_stores", n)
     items2 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x2 = _new(TopologyDescriptionGlobalStore)
         x3 = _new(TopologyDescriptionNode)
         n = buf[pos]
@@ -345,7 +346,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x3.name = str(buf[pos:stop], "utf-8")
+        x3.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x3.node_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -358,7 +359,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         if n > end - pos or budget < 0:
             raise too_many("source_topics", n)
         items4 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -368,7 +369,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("source_topics", stop - end)
-            x4 = str(buf[pos:stop], "utf-8")
+            x4 = buf[pos:stop].tobytes().decode()
             pos = stop
             items4.append(x4)
         x3.source_topics = items4
@@ -382,7 +383,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("sink_topic", stop - end)
-            x3.sink_topic = str(buf[pos:stop], "utf-8")
+            x3.sink_topic = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -395,7 +396,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         if n > end - pos or budget < 0:
             raise too_many("stores", n)
         items4 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -405,7 +406,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("stores", stop - end)
-            x4 = str(buf[pos:stop], "utf-8")
+            x4 = buf[pos:stop].tobytes().decode()
             pos = stop
             items4.append(x4)
         x3.stores = items4
@@ -420,7 +421,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         if n > end - pos or budget < 0:
             raise too_many("successors", n)
         items4 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -430,7 +431,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("successors", stop - end)
-            x4 = str(buf[pos:stop], "utf-8")
+            x4 = buf[pos:stop].tobytes().decode()
             pos = stop
             items4.append(x4)
         x3.successors = items4
@@ -451,7 +452,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x3.name = str(buf[pos:stop], "utf-8")
+        x3.name = buf[pos:stop].tobytes().decode()
         pos = stop
         x3.node_type, n = _unpack_bB(buf, pos)
         pos += 2
@@ -464,7 +465,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         if n > end - pos or budget < 0:
             raise too_many("source_topics", n)
         items4 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -474,7 +475,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("source_topics", stop - end)
-            x4 = str(buf[pos:stop], "utf-8")
+            x4 = buf[pos:stop].tobytes().decode()
             pos = stop
             items4.append(x4)
         x3.source_topics = items4
@@ -488,7 +489,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("sink_topic", stop - end)
-            x3.sink_topic = str(buf[pos:stop], "utf-8")
+            x3.sink_topic = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -501,7 +502,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         if n > end - pos or budget < 0:
             raise too_many("stores", n)
         items4 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -511,7 +512,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("stores", stop - end)
-            x4 = str(buf[pos:stop], "utf-8")
+            x4 = buf[pos:stop].tobytes().decode()
             pos = stop
             items4.append(x4)
         x3.stores = items4
@@ -526,7 +527,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
         if n > end - pos or budget < 0:
             raise too_many("successors", n)
         items4 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -536,7 +537,7 @@ def _decode_streams_group_topology_description_update_request_v0(buf: memoryview
             stop = pos + n - 1
             if stop > end:
                 raise too_short("successors", stop - end)
-            x4 = str(buf[pos:stop], "utf-8")
+            x4 = buf[pos:stop].tobytes().decode()
             pos = stop
             items4.append(x4)
         x3.successors = items4
@@ -853,7 +854,7 @@ def _decode_streams_group_topology_description_update_response_v0(buf: memoryvie
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -120,7 +121,7 @@ def _decode_sync_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id, n = _unpack_ih(buf, pos)
     pos += 6
@@ -129,7 +130,7 @@ def _decode_sync_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -139,7 +140,7 @@ def _decode_sync_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("assignments", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(SyncGroupRequestAssignment)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -148,7 +149,7 @@ def _decode_sync_group_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -179,7 +180,7 @@ def _decode_sync_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id, n = _unpack_ih(buf, pos)
     pos += 6
@@ -188,7 +189,7 @@ def _decode_sync_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -198,7 +199,7 @@ def _decode_sync_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -208,7 +209,7 @@ def _decode_sync_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 6 > end - pos or budget < 0:
         raise too_many("assignments", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(SyncGroupRequestAssignment)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -217,7 +218,7 @@ def _decode_sync_group_request_v3(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -250,7 +251,7 @@ def _decode_sync_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -261,7 +262,7 @@ def _decode_sync_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -273,7 +274,7 @@ def _decode_sync_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -286,7 +287,7 @@ def _decode_sync_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("assignments", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(SyncGroupRequestAssignment)
         n = buf[pos]
         pos += 1
@@ -297,7 +298,7 @@ def _decode_sync_group_request_v4(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -340,7 +341,7 @@ def _decode_sync_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.generation_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -351,7 +352,7 @@ def _decode_sync_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -363,7 +364,7 @@ def _decode_sync_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -375,7 +376,7 @@ def _decode_sync_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        m.protocol_type = str(buf[pos:stop], "utf-8")
+        m.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -387,7 +388,7 @@ def _decode_sync_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_name", stop - end)
-        m.protocol_name = str(buf[pos:stop], "utf-8")
+        m.protocol_name = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -400,7 +401,7 @@ def _decode_sync_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("assignments", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(SyncGroupRequestAssignment)
         n = buf[pos]
         pos += 1
@@ -411,7 +412,7 @@ def _decode_sync_group_request_v5(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("member_id", stop - end)
-        x1.member_id = str(buf[pos:stop], "utf-8")
+        x1.member_id = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -720,7 +721,7 @@ def _decode_sync_group_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_type", stop - end)
-        m.protocol_type = str(buf[pos:stop], "utf-8")
+        m.protocol_type = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -732,7 +733,7 @@ def _decode_sync_group_response_v5(buf: memoryview, pos: int) -> tuple[Any, int]
         stop = pos + n - 1
         if stop > end:
             raise too_short("protocol_name", stop - end)
-        m.protocol_name = str(buf[pos:stop], "utf-8")
+        m.protocol_name = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

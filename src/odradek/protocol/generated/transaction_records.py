@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -119,7 +120,7 @@ def _decode_transaction_log_key_v0(buf: memoryview, pos: int) -> tuple[Any, int]
     stop = pos + n
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.unknown_tags = ()
     return m, pos
@@ -159,7 +160,7 @@ def _decode_transaction_log_value_v0(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 6 > end - pos or budget < 0:
             raise too_many("transaction_partitions", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(PartitionsSchema)
             (n,) = _unpack_h(buf, pos)
             pos += 2
@@ -168,7 +169,7 @@ def _decode_transaction_log_value_v0(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n
             if stop > end:
                 raise too_short("topic", stop - end)
-            x1.topic = str(buf[pos:stop], "utf-8")
+            x1.topic = buf[pos:stop].tobytes().decode()
             pos = stop
             (n,) = _unpack_i(buf, pos)
             pos += 4
@@ -208,7 +209,7 @@ def _decode_transaction_log_value_v1(buf: memoryview, pos: int) -> tuple[Any, in
         if n * 3 > end - pos or budget < 0:
             raise too_many("transaction_partitions", n)
         items1 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x1 = _new(PartitionsSchema)
             n = buf[pos]
             pos += 1
@@ -219,7 +220,7 @@ def _decode_transaction_log_value_v1(buf: memoryview, pos: int) -> tuple[Any, in
             stop = pos + n - 1
             if stop > end:
                 raise too_short("topic", stop - end)
-            x1.topic = str(buf[pos:stop], "utf-8")
+            x1.topic = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -178,7 +179,7 @@ def _decode_txn_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -187,7 +188,7 @@ def _decode_txn_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.producer_id, m.producer_epoch, n = _unpack_qhi(buf, pos)
     pos += 14
@@ -197,7 +198,7 @@ def _decode_txn_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TxnOffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -207,7 +208,7 @@ def _decode_txn_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -217,7 +218,7 @@ def _decode_txn_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any
         if n * 14 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TxnOffsetCommitRequestPartition)
             x2.committed_leader_epoch = -1
             x2.partition_index, x2.committed_offset, n = _unpack_iqh(buf, pos)
@@ -228,7 +229,7 @@ def _decode_txn_offset_commit_request_v0(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -254,7 +255,7 @@ def _decode_txn_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     (n,) = _unpack_h(buf, pos)
     pos += 2
@@ -263,7 +264,7 @@ def _decode_txn_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.producer_id, m.producer_epoch, n = _unpack_qhi(buf, pos)
     pos += 14
@@ -273,7 +274,7 @@ def _decode_txn_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TxnOffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -283,7 +284,7 @@ def _decode_txn_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -293,7 +294,7 @@ def _decode_txn_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TxnOffsetCommitRequestPartition)
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqih(buf, pos)
             pos += 18
@@ -303,7 +304,7 @@ def _decode_txn_offset_commit_request_v2(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             x2.unknown_tags = ()
             items2.append(x2)
@@ -328,7 +329,7 @@ def _decode_txn_offset_commit_request_v3(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -339,7 +340,7 @@ def _decode_txn_offset_commit_request_v3(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.producer_id, m.producer_epoch, m.generation_id_or_member_epoch, n = _unpack_qhiB(buf, pos)
     pos += 15
@@ -350,7 +351,7 @@ def _decode_txn_offset_commit_request_v3(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -362,7 +363,7 @@ def _decode_txn_offset_commit_request_v3(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -375,7 +376,7 @@ def _decode_txn_offset_commit_request_v3(buf: memoryview, pos: int) -> tuple[Any
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TxnOffsetCommitRequestTopic)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -387,7 +388,7 @@ def _decode_txn_offset_commit_request_v3(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -400,7 +401,7 @@ def _decode_txn_offset_commit_request_v3(buf: memoryview, pos: int) -> tuple[Any
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TxnOffsetCommitRequestPartition)
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqiB(buf, pos)
             pos += 17
@@ -412,7 +413,7 @@ def _decode_txn_offset_commit_request_v3(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -452,7 +453,7 @@ def _decode_txn_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("transactional_id", stop - end)
-    m.transactional_id = str(buf[pos:stop], "utf-8")
+    m.transactional_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -463,7 +464,7 @@ def _decode_txn_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     m.producer_id, m.producer_epoch, m.generation_id_or_member_epoch, n = _unpack_qhiB(buf, pos)
     pos += 15
@@ -474,7 +475,7 @@ def _decode_txn_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any
     stop = pos + n - 1
     if stop > end:
         raise too_short("member_id", stop - end)
-    m.member_id = str(buf[pos:stop], "utf-8")
+    m.member_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -486,7 +487,7 @@ def _decode_txn_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("group_instance_id", stop - end)
-        m.group_instance_id = str(buf[pos:stop], "utf-8")
+        m.group_instance_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -499,7 +500,7 @@ def _decode_txn_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TxnOffsetCommitRequestTopic)
         x1.name = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -514,7 +515,7 @@ def _decode_txn_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any
         if n * 18 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TxnOffsetCommitRequestPartition)
             x2.partition_index, x2.committed_offset, x2.committed_leader_epoch, n = _unpack_iqiB(buf, pos)
             pos += 17
@@ -526,7 +527,7 @@ def _decode_txn_offset_commit_request_v6(buf: memoryview, pos: int) -> tuple[Any
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("committed_metadata", stop - end)
-                x2.committed_metadata = str(buf[pos:stop], "utf-8")
+                x2.committed_metadata = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1
@@ -807,7 +808,7 @@ def _decode_txn_offset_commit_response_v0(buf: memoryview, pos: int) -> tuple[An
     if n * 6 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TxnOffsetCommitResponseTopic)
         x1.topic_id = ZERO_UUID
         (n,) = _unpack_h(buf, pos)
@@ -817,7 +818,7 @@ def _decode_txn_offset_commit_response_v0(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -827,7 +828,7 @@ def _decode_txn_offset_commit_response_v0(buf: memoryview, pos: int) -> tuple[An
         if n * 6 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TxnOffsetCommitResponsePartition)
             x2.partition_index, x2.error_code = _unpack_ih(buf, pos)
             pos += 6
@@ -856,7 +857,7 @@ def _decode_txn_offset_commit_response_v3(buf: memoryview, pos: int) -> tuple[An
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TxnOffsetCommitResponseTopic)
         x1.topic_id = ZERO_UUID
         n = buf[pos]
@@ -868,7 +869,7 @@ def _decode_txn_offset_commit_response_v3(buf: memoryview, pos: int) -> tuple[An
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -881,7 +882,7 @@ def _decode_txn_offset_commit_response_v3(buf: memoryview, pos: int) -> tuple[An
         if n * 7 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TxnOffsetCommitResponsePartition)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -923,7 +924,7 @@ def _decode_txn_offset_commit_response_v6(buf: memoryview, pos: int) -> tuple[An
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(TxnOffsetCommitResponseTopic)
         x1.name = ''
         x1.topic_id, n = _unpack_16sB(buf, pos)
@@ -938,7 +939,7 @@ def _decode_txn_offset_commit_response_v6(buf: memoryview, pos: int) -> tuple[An
         if n * 7 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(TxnOffsetCommitResponsePartition)
             x2.partition_index, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7

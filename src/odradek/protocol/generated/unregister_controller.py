@@ -109,7 +109,7 @@ def _decode_unregister_controller_response_v0(buf: memoryview, pos: int) -> tupl
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     lost_field,
     null_field,
     string_length_rest,
@@ -133,7 +134,7 @@ def _decode_update_features_request_v0(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 5 > end - pos or budget < 0:
         raise too_many("feature_updates", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FeatureUpdateKey)
         x1.upgrade_type = 1
         n = buf[pos]
@@ -145,7 +146,7 @@ def _decode_update_features_request_v0(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("feature", stop - end)
-        x1.feature = str(buf[pos:stop], "utf-8")
+        x1.feature = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.max_version_level, x1.allow_downgrade, n = _unpack_hoB(buf, pos)
         pos += 4
@@ -179,7 +180,7 @@ def _decode_update_features_request_v1(buf: memoryview, pos: int) -> tuple[Any, 
     if n * 5 > end - pos or budget < 0:
         raise too_many("feature_updates", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(FeatureUpdateKey)
         x1.allow_downgrade = False
         n = buf[pos]
@@ -191,7 +192,7 @@ def _decode_update_features_request_v1(buf: memoryview, pos: int) -> tuple[Any, 
         stop = pos + n - 1
         if stop > end:
             raise too_short("feature", stop - end)
-        x1.feature = str(buf[pos:stop], "utf-8")
+        x1.feature = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.max_version_level, x1.upgrade_type, n = _unpack_hbB(buf, pos)
         pos += 4
@@ -301,7 +302,7 @@ def _decode_update_features_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -314,7 +315,7 @@ def _decode_update_features_response_v0(buf: memoryview, pos: int) -> tuple[Any,
     if n * 5 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(UpdatableFeatureResult)
         n = buf[pos]
         pos += 1
@@ -325,7 +326,7 @@ def _decode_update_features_response_v0(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("feature", stop - end)
-        x1.feature = str(buf[pos:stop], "utf-8")
+        x1.feature = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.error_code, n = _unpack_hB(buf, pos)
         pos += 3
@@ -337,7 +338,7 @@ def _decode_update_features_response_v0(buf: memoryview, pos: int) -> tuple[Any,
             stop = pos + n - 1
             if stop > end:
                 raise too_short("error_message", stop - end)
-            x1.error_message = str(buf[pos:stop], "utf-8")
+            x1.error_message = buf[pos:stop].tobytes().decode()
             pos = stop
         n = buf[pos]
         pos += 1
@@ -371,7 +372,7 @@ def _decode_update_features_response_v2(buf: memoryview, pos: int) -> tuple[Any,
         stop = pos + n - 1
         if stop > end:
             raise too_short("error_message", stop - end)
-        m.error_message = str(buf[pos:stop], "utf-8")
+        m.error_message = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     null_field,
     string_length_rest,
@@ -153,7 +154,7 @@ def _decode_update_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.current_leader_epoch, m.voter_id, m.voter_directory_id, n = _unpack_ii16sB(buf, pos)
     pos += 25
@@ -167,7 +168,7 @@ def _decode_update_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any
     if n * 5 > end - pos or budget < 0:
         raise too_many("listeners", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(Listener)
         n = buf[pos]
         pos += 1
@@ -178,7 +179,7 @@ def _decode_update_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("name", stop - end)
-        x1.name = str(buf[pos:stop], "utf-8")
+        x1.name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -189,7 +190,7 @@ def _decode_update_raft_voter_request_v0(buf: memoryview, pos: int) -> tuple[Any
         stop = pos + n - 1
         if stop > end:
             raise too_short("host", stop - end)
-        x1.host = str(buf[pos:stop], "utf-8")
+        x1.host = buf[pos:stop].tobytes().decode()
         pos = stop
         x1.port, n = _unpack_HB(buf, pos)
         pos += 3
@@ -305,7 +306,7 @@ def _decode_update_raft_voter_response_v0(buf: memoryview, pos: int) -> tuple[An
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("host", stop - end)
-                x2.host = str(buf[pos:stop], "utf-8")
+                x2.host = buf[pos:stop].tobytes().decode()
                 pos = stop
                 x2.port, n = _unpack_iB(buf, pos)
                 pos += 5

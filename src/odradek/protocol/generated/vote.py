@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     bad_tag_size,
     lost_field,
     null_field,
@@ -195,7 +196,7 @@ def _decode_vote_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     n = buf[pos]
     pos += 1
@@ -208,7 +209,7 @@ def _decode_vote_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         n = buf[pos]
         pos += 1
@@ -219,7 +220,7 @@ def _decode_vote_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -232,7 +233,7 @@ def _decode_vote_request_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 25 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.replica_directory_id = ZERO_UUID
             x2.voter_directory_id = ZERO_UUID
@@ -276,7 +277,7 @@ def _decode_vote_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.voter_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -289,7 +290,7 @@ def _decode_vote_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         n = buf[pos]
         pos += 1
@@ -300,7 +301,7 @@ def _decode_vote_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -313,7 +314,7 @@ def _decode_vote_request_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 57 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.pre_vote = False
             x2.partition_index, x2.replica_epoch, x2.replica_id, x2.replica_directory_id, x2.voter_directory_id, x2.last_offset_epoch, x2.last_offset, n = _unpack_iii16s16siqB(buf, pos)
@@ -357,7 +358,7 @@ def _decode_vote_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("cluster_id", stop - end)
-        m.cluster_id = str(buf[pos:stop], "utf-8")
+        m.cluster_id = buf[pos:stop].tobytes().decode()
         pos = stop
     m.voter_id, n = _unpack_iB(buf, pos)
     pos += 5
@@ -370,7 +371,7 @@ def _decode_vote_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(RequestTopicData)
         n = buf[pos]
         pos += 1
@@ -381,7 +382,7 @@ def _decode_vote_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -394,7 +395,7 @@ def _decode_vote_request_v2(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 58 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(RequestPartitionData)
             x2.partition_index, x2.replica_epoch, x2.replica_id, x2.replica_directory_id, x2.voter_directory_id, x2.last_offset_epoch, x2.last_offset, x2.pre_vote, n = _unpack_iii16s16siqoB(buf, pos)
             pos += 58
@@ -603,7 +604,7 @@ def _decode_vote_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         n = buf[pos]
         pos += 1
@@ -614,7 +615,7 @@ def _decode_vote_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -627,7 +628,7 @@ def _decode_vote_response_v0(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, x2.vote_granted, n = _unpack_ihiioB(buf, pos)
             pos += 16
@@ -670,7 +671,7 @@ def _decode_vote_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
     if n * 3 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(ResponseTopicData)
         n = buf[pos]
         pos += 1
@@ -681,7 +682,7 @@ def _decode_vote_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         stop = pos + n - 1
         if stop > end:
             raise too_short("topic_name", stop - end)
-        x1.topic_name = str(buf[pos:stop], "utf-8")
+        x1.topic_name = buf[pos:stop].tobytes().decode()
         pos = stop
         n = buf[pos]
         pos += 1
@@ -694,7 +695,7 @@ def _decode_vote_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
         if n * 16 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(ResponsePartitionData)
             x2.partition_index, x2.error_code, x2.leader_id, x2.leader_epoch, x2.vote_granted, n = _unpack_ihiioB(buf, pos)
             pos += 16
@@ -736,7 +737,7 @@ def _decode_vote_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
                 if n * 8 > end - pos or budget < 0:
                     raise too_many("node_endpoints", n)
                 items2 = []
-                for _ in range(n):
+                for _ in REPEAT[n] if n < 32 else range(n):
                     x2 = _new(NodeEndpoint)
                     x2.node_id, n = _unpack_iB(buf, pos)
                     pos += 5
@@ -747,7 +748,7 @@ def _decode_vote_response_v1(buf: memoryview, pos: int) -> tuple[Any, int]:
                     stop = pos + n - 1
                     if stop > end:
                         raise too_short("host", stop - end)
-                    x2.host = str(buf[pos:stop], "utf-8")
+                    x2.host = buf[pos:stop].tobytes().decode()
                     pos = stop
                     x2.port, n = _unpack_HB(buf, pos)
                     pos += 3

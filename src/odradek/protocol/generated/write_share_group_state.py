@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -173,7 +174,7 @@ def _decode_write_share_group_state_request_v0(buf: memoryview, pos: int) -> tup
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -186,7 +187,7 @@ def _decode_write_share_group_state_request_v0(buf: memoryview, pos: int) -> tup
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(WriteStateData)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -200,7 +201,7 @@ def _decode_write_share_group_state_request_v0(buf: memoryview, pos: int) -> tup
         if n * 22 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.delivery_complete_count = -1
             x2.partition, x2.state_epoch, x2.leader_epoch, x2.start_offset, n = _unpack_iiiqB(buf, pos)
@@ -214,7 +215,7 @@ def _decode_write_share_group_state_request_v0(buf: memoryview, pos: int) -> tup
             if n * 20 > end - pos or budget < 0:
                 raise too_many("state_batches", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(StateBatch)
                 x3.first_offset, x3.last_offset, x3.delivery_state, x3.delivery_count, n = _unpack_qqbhB(buf, pos)
                 pos += 20
@@ -262,7 +263,7 @@ def _decode_write_share_group_state_request_v1(buf: memoryview, pos: int) -> tup
     stop = pos + n - 1
     if stop > end:
         raise too_short("group_id", stop - end)
-    m.group_id = str(buf[pos:stop], "utf-8")
+    m.group_id = buf[pos:stop].tobytes().decode()
     pos = stop
     n = buf[pos]
     pos += 1
@@ -275,7 +276,7 @@ def _decode_write_share_group_state_request_v1(buf: memoryview, pos: int) -> tup
     if n * 18 > end - pos or budget < 0:
         raise too_many("topics", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(WriteStateData)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -289,7 +290,7 @@ def _decode_write_share_group_state_request_v1(buf: memoryview, pos: int) -> tup
         if n * 26 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionData)
             x2.partition, x2.state_epoch, x2.leader_epoch, x2.start_offset, x2.delivery_complete_count, n = _unpack_iiiqiB(buf, pos)
             pos += 25
@@ -302,7 +303,7 @@ def _decode_write_share_group_state_request_v1(buf: memoryview, pos: int) -> tup
             if n * 20 > end - pos or budget < 0:
                 raise too_many("state_batches", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(StateBatch)
                 x3.first_offset, x3.last_offset, x3.delivery_state, x3.delivery_count, n = _unpack_qqbhB(buf, pos)
                 pos += 20
@@ -466,7 +467,7 @@ def _decode_write_share_group_state_response_v0(buf: memoryview, pos: int) -> tu
     if n * 18 > end - pos or budget < 0:
         raise too_many("results", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(WriteStateResult)
         x1.topic_id, n = _unpack_16sB(buf, pos)
         pos += 17
@@ -480,7 +481,7 @@ def _decode_write_share_group_state_response_v0(buf: memoryview, pos: int) -> tu
         if n * 8 > end - pos or budget < 0:
             raise too_many("partitions", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(PartitionResult)
             x2.partition, x2.error_code, n = _unpack_ihB(buf, pos)
             pos += 7
@@ -492,7 +493,7 @@ def _decode_write_share_group_state_response_v0(buf: memoryview, pos: int) -> tu
                 stop = pos + n - 1
                 if stop > end:
                     raise too_short("error_message", stop - end)
-                x2.error_message = str(buf[pos:stop], "utf-8")
+                x2.error_message = buf[pos:stop].tobytes().decode()
                 pos = stop
             n = buf[pos]
             pos += 1

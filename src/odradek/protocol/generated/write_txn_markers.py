@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    REPEAT,
     null_field,
     string_length_rest,
     too_many,
@@ -166,7 +167,7 @@ def _decode_write_txn_markers_request_v1(buf: memoryview, pos: int) -> tuple[Any
     if n * 17 > end - pos or budget < 0:
         raise too_many("markers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(WritableTxnMarker)
         x1.transaction_version = 0
         x1.producer_id, x1.producer_epoch, x1.transaction_result, n = _unpack_qhoB(buf, pos)
@@ -180,7 +181,7 @@ def _decode_write_txn_markers_request_v1(buf: memoryview, pos: int) -> tuple[Any
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(WritableTxnMarkerTopic)
             n = buf[pos]
             pos += 1
@@ -191,7 +192,7 @@ def _decode_write_txn_markers_request_v1(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -245,7 +246,7 @@ def _decode_write_txn_markers_request_v2(buf: memoryview, pos: int) -> tuple[Any
     if n * 18 > end - pos or budget < 0:
         raise too_many("markers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(WritableTxnMarker)
         x1.producer_id, x1.producer_epoch, x1.transaction_result, n = _unpack_qhoB(buf, pos)
         pos += 12
@@ -258,7 +259,7 @@ def _decode_write_txn_markers_request_v2(buf: memoryview, pos: int) -> tuple[Any
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(WritableTxnMarkerTopic)
             n = buf[pos]
             pos += 1
@@ -269,7 +270,7 @@ def _decode_write_txn_markers_request_v2(buf: memoryview, pos: int) -> tuple[Any
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -427,7 +428,7 @@ def _decode_write_txn_markers_response_v1(buf: memoryview, pos: int) -> tuple[An
     if n * 10 > end - pos or budget < 0:
         raise too_many("markers", n)
     items1 = []
-    for _ in range(n):
+    for _ in REPEAT[n] if n < 32 else range(n):
         x1 = _new(WritableTxnMarkerResult)
         x1.producer_id, n = _unpack_qB(buf, pos)
         pos += 9
@@ -440,7 +441,7 @@ def _decode_write_txn_markers_response_v1(buf: memoryview, pos: int) -> tuple[An
         if n * 3 > end - pos or budget < 0:
             raise too_many("topics", n)
         items2 = []
-        for _ in range(n):
+        for _ in REPEAT[n] if n < 32 else range(n):
             x2 = _new(WritableTxnMarkerTopicResult)
             n = buf[pos]
             pos += 1
@@ -451,7 +452,7 @@ def _decode_write_txn_markers_response_v1(buf: memoryview, pos: int) -> tuple[An
             stop = pos + n - 1
             if stop > end:
                 raise too_short("name", stop - end)
-            x2.name = str(buf[pos:stop], "utf-8")
+            x2.name = buf[pos:stop].tobytes().decode()
             pos = stop
             n = buf[pos]
             pos += 1
@@ -464,7 +465,7 @@ def _decode_write_txn_markers_response_v1(buf: memoryview, pos: int) -> tuple[An
             if n * 7 > end - pos or budget < 0:
                 raise too_many("partitions", n)
             items3 = []
-            for _ in range(n):
+            for _ in REPEAT[n] if n < 32 else range(n):
                 x3 = _new(WritableTxnMarkerPartitionResult)
                 x3.partition_index, x3.error_code, n = _unpack_ihB(buf, pos)
                 pos += 7

@@ -1,0 +1,1 @@
+"""Benchmarks: ours beside other libraries in one run. Compare ratios, not seconds."""

@@ -1,0 +1,31 @@
+"""Runs the benchmarks and prints a table: ``python -m bench [NAME ...]``."""
+
+import sys
+from importlib import import_module
+from itertools import groupby
+
+from bench.timing import Row
+
+SUITES = ("protocol", "records")
+
+
+def show(rows: list[Row]) -> None:
+    """Print rows by operation; the ratio is how much better the first implementation is."""
+    for operation, group in groupby(rows, key=lambda row: row.operation):
+        print(operation)
+        first: Row | None = None
+        for row in group:
+            first = first or row
+            higher_is_better = row.unit.endswith("/s")
+            ratio = first.value / row.value if higher_is_better else row.value / first.value
+            against = "" if row is first else f"   {first.implementation} is {ratio:.1f}x"
+            print(f"    {row.implementation:<24}{row.value:>14,.2f} {row.unit}{against}")
+
+
+def main(names: list[str]) -> None:
+    for name in names or SUITES:
+        show([Row(*row) for row in import_module(f"bench.{name}").run()])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
