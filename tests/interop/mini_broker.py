@@ -21,7 +21,16 @@ TOPIC = "t"
 TOPIC_ID = Uuid(b"the-topic-id-16b")
 FRAME_BYTES_MAX = 10_000_000
 # No InitProducerId, no groups: clients are told to go without. The caps keep topics named.
-VERSION_MAX = {"Produce": 12, "Fetch": 12, "ListOffsets": 7, "Metadata": 9, "ApiVersions": 3}
+# FindCoordinator is never asked for, but without it librdkafka takes us for a Kafka 0.8 that
+# cannot read LZ4 and sends uncompressed batches.
+VERSION_MAX = {
+    "Produce": 12,
+    "Fetch": 12,
+    "ListOffsets": 7,
+    "Metadata": 9,
+    "ApiVersions": 3,
+    "FindCoordinator": 2,
+}
 
 
 class MiniBroker(AbstractContextManager["MiniBroker"]):
@@ -99,9 +108,7 @@ class MiniBroker(AbstractContextManager["MiniBroker"]):
                 assert partition.records is not None
                 self.produced.append(bytes(partition.records))
                 done.append(produce.PartitionProduceResponse(index=partition.index))
-            topics.append(
-                produce.TopicProduceResponse(name=topic.name, partition_responses=done)
-            )
+            topics.append(produce.TopicProduceResponse(name=topic.name, partition_responses=done))
         return produce.ProduceResponse(responses=topics) if request.acks else None
 
     def _list_offsets(self, request: list_offsets.ListOffsetsRequest) -> Message:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tools.notation import NotationError, Versions, parse_file
 
 
