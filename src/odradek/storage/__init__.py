@@ -1,0 +1,1 @@
+"""Kafka's log on disk, byte for byte: segments, indexes, producer state, checkpoints, recovery."""
