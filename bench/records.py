@@ -154,6 +154,7 @@ def _arrow_decoders(batch: bytes) -> dict[str, tuple[Callable[[], object], int]]
     return {
         "odradek": (lambda: to_table([PartitionRecords("t", 0, blob)]), many * _BATCH_RECORDS),
         "odradek pure": (pure, 4 * _BATCH_RECORDS),
+        "aiokafka, only its objects": _repeat(lambda: _theirs_decode(batch, AiokafkaBatch)),
         # What one would write without us: their objects, then pyarrow.
         "aiokafka + pyarrow": (lambda: _objects_to_arrow(batch), _BATCH_RECORDS),
     }

@@ -1,0 +1,1 @@
+"""Tests, by kind: unit, property, golden, interop, tidy."""

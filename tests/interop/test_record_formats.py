@@ -89,10 +89,10 @@ def test_librdkafka_reads_what_we_write(serving: MiniBroker) -> None:
     consumer.close()
     assert [m.error() for m in messages] == [None] * len(RECORDS)
     seen = [
-        Record(m.offset(), m.timestamp()[1], m.key(), m.value(), tuple(m.headers() or ()))
+        (m.offset(), m.timestamp()[1], m.key(), m.value(), tuple(m.headers() or ()))
         for m in messages
     ]
-    assert seen == RECORDS
+    assert seen == [tuple(record) for record in RECORDS]
 
 
 def test_we_read_what_aiokafka_writes(broker: MiniBroker, codec: str) -> None:

@@ -71,14 +71,15 @@ def test_frames_of_one_read_are_views_that_do_not_disturb_each_other() -> None:
     reader = FrameReader(LIMIT)
     reader.receive(framed(b"first") + framed(b"second"))
     first, second = reader.next_frame(), reader.next_frame()
-    assert first == b"first"
-    assert second == b"second"
+    assert first is not None
+    assert second is not None
+    assert (bytes(first), bytes(second)) == (b"first", b"second")
 
 
 def test_a_frame_of_the_largest_size_passes_and_one_more_byte_does_not() -> None:
     reader = FrameReader(10)
     reader.receive(framed(b"x" * 10))
-    assert reader.next_frame() == b"x" * 10
+    assert drain(reader) == [b"x" * 10]
     reader.receive(framed(b"x" * 11))
     with pytest.raises(CorruptionError, match="frame of 11 bytes, limit is 10"):
         reader.next_frame()
@@ -135,14 +136,14 @@ def test_hand_read_header_agrees_with_the_generated_one() -> None:
         )
         request = open_request(memoryview(header.to_bytes(header_version) + b"body"))
         assert request.client_id == "c"
-        assert request.body == b"body"
+        assert bytes(request.body) == b"body"
 
 
 def test_header_tags_are_skipped() -> None:
     header = RequestHeader(
         request_api_key=12, request_api_version=4, client_id="c", unknown_tags=((9, b"xyz"),)
     )
-    assert open_request(memoryview(header.to_bytes(2) + b"body")).body == b"body"
+    assert bytes(open_request(memoryview(header.to_bytes(2) + b"body")).body) == b"body"
 
 
 def test_too_many_header_tags_are_refused() -> None:
@@ -181,7 +182,8 @@ def test_api_versions_response_has_header_version_0_in_flexible_versions() -> No
     frame = b"".join(frame_response(ApiVersionsResponse(), api, 4, 9))
     assert frame[4:8] == struct.pack(">i", 9)
     assert ApiVersionsResponse.decode(frame[8:], 4) == ApiVersionsResponse()
-    assert open_response(memoryview(frame)[4:], api, 4) == (9, frame[8:])
+    correlation_id, body = open_response(memoryview(frame)[4:], api, 4)
+    assert (correlation_id, bytes(body)) == (9, frame[8:])
 
 
 def test_response_round_trip_with_records_is_not_copied() -> None:
@@ -200,7 +202,8 @@ def test_response_round_trip_with_records_is_not_copied() -> None:
 
 def test_response_header_tags_are_skipped() -> None:
     header = ResponseHeader(correlation_id=3, unknown_tags=((0, b"abc"),)).to_bytes(1)
-    assert open_response(memoryview(header + b"x"), api_named("Fetch"), 12) == (3, b"x")
+    correlation_id, body = open_response(memoryview(header + b"x"), api_named("Fetch"), 12)
+    assert (correlation_id, bytes(body)) == (3, b"x")
 
 
 def test_a_cut_response_header_is_corrupt() -> None:
