@@ -102,8 +102,11 @@ class Disk(Protocol):
     def remove_folder(self, path: PurePath) -> None:
         """Remove a folder with all that is in it; not there is fine."""
 
+    def sync_file(self, path: PurePath) -> None:
+        """As ``File.sync``, by name and from any thread; FileNotFoundError if it is gone."""
+
     def sync_folder(self, folder: PurePath) -> None:
-        """Return when the names in a folder are on stable storage."""
+        """Return when the names in a folder are on stable storage; from any thread."""
 
     def lock(self, path: PurePath) -> Lock:
         """Lock a file that is made for the purpose; BlockingIOError if another holds it."""
@@ -183,6 +186,14 @@ class OsDisk:
                 os.unlink(inside)
         os.rmdir(path)
 
+    def sync_file(self, path: PurePath) -> None:
+        # A descriptor of its own: those of OsFile come and go on the event loop's thread.
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
     def sync_folder(self, folder: PurePath) -> None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -248,8 +259,12 @@ class OsFile:
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         self.used = True
         descriptor = self._descriptor if self._descriptor >= 0 else self._open()
-        written = os.pwritev(descriptor, buffers, position)
-        size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        if len(buffers) == 1:
+            size = len(buffers[0])
+            written = os.pwrite(descriptor, buffers[0], position)
+        else:
+            size = sum(map(len, buffers))
+            written = os.pwritev(descriptor, buffers[:IOV_MAX], position)
         if written < size:
             self._write_rest(descriptor, position + written, buffers, written)
         self.size = max(self.size, position + size)

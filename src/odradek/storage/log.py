@@ -1,0 +1,571 @@
+"""A log: the records of one partition, as a row of segments. Append is a hot path.
+
+Reading top to bottom, an append is: validate, assign, write, publish. Offsets::
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+    recovery_point   <= log_end_offset     what is before it was fsynced
+
+``log_end_offset`` is the offset the next record gets. What is at or after the high watermark may be
+lost when the leader changes; what is at or after the last stable offset belongs to a transaction
+that is not decided yet. Both are moved by replication, through ``update_high_watermark``.
+
+A log is a plain object: it has no thread, reads no clock and takes no lock. Work that waits for the
+disk is handed out as plans (``plan_flush``) for others to carry out. Opening a log that is on disk
+is ``recovery.open_log``. Benchmark: ``bench/storage.py``.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import PurePath
+from random import Random
+from typing import Final, NamedTuple
+
+from odradek.core.errors import ApiError, CorruptionError, ErrorCode
+from odradek.core.ids import TopicPartition
+from odradek.records import BatchHeader, EndTransactionMarker, parse_header, read_records
+from odradek.records.batch import CONTROL_FLAG, MAGIC, NO_PRODUCER_ID, TRANSACTIONAL_FLAG
+from odradek.records.control import decode_end_transaction_marker
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import Buffer, Disk
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.producer_state import AppendOrigin, ProducerStates
+from odradek.storage.scan import check_batch, iter_batches
+from odradek.storage.segment import DELETED_SUFFIX, Segment
+from odradek.storage.segments import Segments
+from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.validation import WritableBuffer, place, validate
+
+NO_EPOCH: Final = -1
+
+
+class Isolation(Enum):
+    """How far a reader may see."""
+
+    LOG_END = "replicas"
+    HIGH_WATERMARK = "read_uncommitted"
+    LAST_STABLE_OFFSET = "read_committed"
+
+
+class AppendResult(NamedTuple):
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    """-1 where the producer's own times stand."""
+    is_duplicate: bool = False
+    is_flush_due: bool = False
+    """``flush.messages`` was reached: the append may be acknowledged only after a flush."""
+
+
+class ReadResult(NamedTuple):
+    records: Buffer
+    """Whole batches, the first of which holds the wanted offset; only the last may be cut short."""
+    aborted_transactions: list[AbortedTransaction] | None = None
+    """For LAST_STABLE_OFFSET: what to leave out of ``records``."""
+
+
+class DeletedSegment(NamedTuple):
+    """A segment out of use, whose files go at ``due_ms``: somebody may be reading them still."""
+
+    due_ms: int
+    segment: Segment
+
+
+class Log:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        disk: Disk,
+        folder: PurePath,
+        config: LogConfig,
+        *,
+        segments: Segments,
+        producer_states: ProducerStates,
+        leader_epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        random: Random,
+    ) -> None:
+        self.partition = partition
+        self.disk = disk
+        self.folder = folder
+        self.config = config
+        self.segments = segments
+        self.producer_states = producer_states
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = log_start_offset
+        self.deleted: list[DeletedSegment] = []
+        self.last_flush_ms = 0
+        self._random = random
+        self._latest_epoch = self.leader_epochs.latest_epoch
+
+    # Appending.
+
+    def append_as_leader(
+        self,
+        records: WritableBuffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendResult:
+        """Check one batch, assign offsets to it and write it to the active segment.
+
+        ``records`` is patched in place. On any exception the log is as it was before the call.
+
+        Raises:
+            ApiError: The batch is refused; the codes are those of ``validation`` and
+                ``producer_state``.
+        """
+        batch, header = validate(records, self.config, origin, now_ms)
+        marker = None
+        if header.producer_id > NO_PRODUCER_ID:
+            if origin is AppendOrigin.CLIENT:
+                duplicate = self.producer_states.find_duplicate(header)
+                if duplicate is not None:
+                    return AppendResult(
+                        duplicate.first_offset,
+                        duplicate.last_offset,
+                        duplicate.timestamp,
+                        duplicate.timestamp,
+                        is_duplicate=True,
+                    )
+            marker = read_marker(batch, header)
+            self.producer_states.check(header, origin, marker)
+
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp = place(
+            batch,
+            header,
+            self.config,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+        )
+        segment = self._segment_for_append(len(batch), last_offset, max_timestamp, now_ms)
+        if leader_epoch != self._latest_epoch:
+            self._assign_epoch(leader_epoch, base_offset)
+        segment.append(batch, last_offset, max_timestamp)
+
+        # Published last: readers take log_end_offset for the edge of what exists, so it must
+        # never run ahead of bytes the segment has accepted.
+        self.log_end_offset = last_offset + 1
+        if header.producer_id > NO_PRODUCER_ID:
+            self._apply_producer_state(parse_header(batch), marker, segment, now_ms)
+        self.producer_states.update_map_end_offset(self.log_end_offset)
+        own_time = max_timestamp is not header.max_timestamp
+        return AppendResult(
+            base_offset,
+            last_offset,
+            max_timestamp,
+            now_ms if own_time else -1,
+            is_flush_due=self.log_end_offset - self.recovery_point >= self.config.flush_messages,
+        )
+
+    def append_as_follower(
+        self, records: Buffer, *, now_ms: int, leader_epoch: int | None = None
+    ) -> AppendResult | None:
+        """Write batches as their leader numbered them; None if there is no whole batch.
+
+        A batch cut short at the end is left for the next fetch. Batches of an epoch after
+        ``leader_epoch``, the one this replica knows, are left too: the leader they come from may
+        have lost its place already.
+
+        Raises:
+            CorruptionError: A batch fails its checksum or does not follow on; nothing is written.
+        """
+        headers = self._checked_replica_batches(records, leader_epoch)
+        if not headers:
+            return None
+        first, last = headers[0], headers[-1]
+        size = last.end_position
+        max_timestamp = max(header.max_timestamp for header in headers)
+        segment = self._segment_for_append(
+            size, last.last_offset, max_timestamp, now_ms, first_offset=first.base_offset
+        )
+        for header in headers:
+            if header.partition_leader_epoch != self._latest_epoch:
+                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+        segment.append_all(memoryview(records)[:size], headers)
+        self.log_end_offset = last.next_offset
+        for header in headers:
+            if header.producer_id > NO_PRODUCER_ID:
+                marker = read_marker(records, header)
+                self._apply_producer_state(header, marker, segment, now_ms)
+        self.producer_states.update_map_end_offset(self.log_end_offset)
+        is_flush_due = self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        return AppendResult(
+            first.base_offset, last.last_offset, max_timestamp, -1, is_flush_due=is_flush_due
+        )
+
+    def _checked_replica_batches(
+        self, records: Buffer, leader_epoch: int | None
+    ) -> list[BatchHeader]:
+        headers: list[BatchHeader] = []
+        next_offset = self.log_end_offset
+        for header in iter_batches(records):
+            if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+                break
+            check_batch(records, header)
+            if header.base_offset < next_offset:
+                raise CorruptionError(
+                    f"{self.partition}: offset {header.base_offset} where {next_offset} is next"
+                )
+            next_offset = header.next_offset
+            headers.append(header)
+        return headers
+
+    def _segment_for_append(
+        self,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+        first_offset: int | None = None,
+    ) -> Segment:
+        active = self.segments.active
+        if active.is_roll_due(size, last_offset, max_timestamp, now_ms):
+            # A follower may start after a gap; the new segment is named by the first offset it
+            # may hold, so that the last one can be told not to grow into the gap.
+            return self.roll(now_ms, base_offset=first_offset)
+        return active
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        if epoch == NO_EPOCH:
+            return
+        self.leader_epochs.assign(epoch, start_offset)
+        self._latest_epoch = self.leader_epochs.latest_epoch
+
+    def _apply_producer_state(
+        self,
+        header: BatchHeader,
+        marker: EndTransactionMarker | None,
+        segment: Segment,
+        now_ms: int,
+    ) -> None:
+        completed = self.producer_states.apply(header, now_ms, marker)
+        if completed is None:
+            return
+        if completed.is_aborted:
+            last_stable_offset = self.producer_states.last_stable_offset(completed)
+            segment.transaction_index.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    last_stable_offset,
+                )
+            )
+        self.producer_states.complete(completed)
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Start a new active segment and return it."""
+        base_offset = self.log_end_offset if base_offset is None else base_offset
+        active = self.segments.active
+        if active.size == 0 and active.base_offset == base_offset:
+            return active
+        active.on_become_inactive()
+        # Kept for every segment, so that truncating to its start finds the state of that moment.
+        self.producer_states.update_map_end_offset(base_offset)
+        self.producer_states.take_snapshot()
+        segment = self.new_segment(base_offset, now_ms)
+        if active.size == 0:
+            # An empty segment holds nothing that its successor could not.
+            self.segments.replace([active], [segment])
+            self._discard([active], now_ms)
+        else:
+            self.segments.add(segment)
+        return segment
+
+    def new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        jitter = self.config.segment_jitter_ms
+        return Segment.create(
+            self.disk,
+            self.folder,
+            base_offset,
+            self.config,
+            now_ms=now_ms,
+            roll_jitter_ms=self._random.randrange(jitter) if jitter > 0 else 0,
+        )
+
+    # Reading.
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest undecided transaction begins."""
+        offset = self.producer_states.first_unstable_offset
+        return None if offset is None else max(offset, self.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self.first_unstable_offset
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return unstable
+
+    def end_offset(self, isolation: Isolation) -> int:
+        """Return the offset up to which a reader may see, exclusive."""
+        if isolation is Isolation.LOG_END:
+            return self.log_end_offset
+        if isolation is Isolation.HIGH_WATERMARK:
+            return self.high_watermark
+        return self.last_stable_offset
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, within the log; return where it is now."""
+        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.producer_states.on_high_watermark_updated(self.high_watermark)
+        return self.high_watermark
+
+    def read(
+        self,
+        offset: int,
+        *,
+        bytes_max: int,
+        isolation: Isolation = Isolation.LOG_END,
+        at_least_one_batch: bool = True,
+    ) -> ReadResult:
+        """Return the batches from the one that holds ``offset`` on, out of one segment.
+
+        At most ``bytes_max``, but a whole first batch if it alone is larger and
+        ``at_least_one_batch``: a reader must get on. Nothing past the isolation's end.
+
+        Raises:
+            ApiError: OFFSET_OUT_OF_RANGE, before the log's start or after its end.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: {offset} is not in "
+                f"[{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        end_offset = self.end_offset(isolation)
+        aborted = isolation is Isolation.LAST_STABLE_OFFSET
+        slot = self.segments.slot_of(offset)
+        while offset < end_offset and slot < len(self.segments):
+            segment = self.segments[slot]
+            found = segment.search_for(offset)
+            if found is not None:
+                count = max(bytes_max, found.size) if at_least_one_batch else bytes_max
+                count = min(count, self._end_position(segment, slot, end_offset) - found.position)
+                if count <= 0:
+                    break
+                records = segment.read(found.position, count)
+                in_view = self._aborted(offset, slot, count) if aborted else None
+                return ReadResult(records, in_view)
+            slot += 1  # compaction emptied the rest of the segment
+        return ReadResult(b"", [] if aborted else None)
+
+    def _end_position(self, segment: Segment, slot: int, end_offset: int) -> int:
+        """Return up to which position of a segment a reader with ``end_offset`` may see."""
+        if end_offset >= self.log_end_offset:
+            return segment.size
+        if slot + 1 < len(self.segments) and end_offset >= self.segments[slot + 1].base_offset:
+            return segment.size
+        found = segment.search_for(end_offset)
+        return segment.size if found is None else found.position
+
+    def _aborted(self, offset: int, slot: int, count: int) -> list[AbortedTransaction]:
+        """Collect the aborted transactions that reach into what was read."""
+        segment = self.segments[slot]
+        bound = segment.offset_index.upper_bound(segment.offset_index.lookup(offset), count)
+        if bound is not None:
+            upper = bound.offset
+        elif slot + 1 < len(self.segments):
+            upper = self.segments[slot + 1].base_offset
+        else:
+            upper = self.log_end_offset
+        found: list[AbortedTransaction] = []
+        # A transaction's entry is where its marker is, which may be segments later.
+        for later in range(slot, len(self.segments)):
+            part, is_complete = self.segments[later].transaction_index.collect(offset, upper)
+            found += part
+            if is_complete:
+                break
+        return found
+
+    # Cutting.
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Drop all records from ``offset`` on; return whether there were any."""
+        assert offset >= 0
+        if offset >= self.log_end_offset:
+            self._truncate_epochs_from_end(offset)
+            return False
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        # The last segments go first: a crash in between must leave a log without holes.
+        for segment in list(reversed(self.segments)):
+            if segment.base_offset > offset:
+                self.segments.remove(segment)
+                self._discard([segment], now_ms)
+        self.segments.active.truncate_to(offset)
+        self._after_truncation(offset)
+        self._rebuild_producer_states(now_ms)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything; the next record gets ``offset``."""
+        old = list(self.segments)
+        for segment in reversed(old):
+            segment.remove()
+        self.segments = Segments([self.new_segment(offset, now_ms)])
+        self.leader_epochs.clear()
+        self.producer_states.truncate_fully_and_start_at(offset)
+        self.log_start_offset = offset
+        self._after_truncation(offset)
+
+    def _after_truncation(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self._truncate_epochs_from_end(offset)
+        self.high_watermark = min(self.high_watermark, offset)
+
+    def _truncate_epochs_from_end(self, offset: int) -> None:
+        self.leader_epochs.truncate_from_end(offset)
+        self._latest_epoch = self.leader_epochs.latest_epoch
+
+    def _rebuild_producer_states(self, now_ms: int) -> None:
+        states = self.producer_states
+        states.truncate_and_reload(self.log_start_offset, self.log_end_offset, now_ms)
+        self.replay_producer_states(states.map_end_offset, self.log_end_offset, now_ms)
+
+    def replay_producer_states(self, start_offset: int, end_offset: int, now_ms: int) -> None:
+        """Apply the batches of ``[start_offset, end_offset)`` to the producer states."""
+        states = self.producer_states
+        slot = max(self.segments.slot_of(start_offset), 0)
+        for segment in list(self.segments)[slot:]:
+            if segment.base_offset >= end_offset:
+                break
+            found = segment.search_for(start_offset)
+            if found is None:
+                continue
+            buffer = segment.read(found.position, segment.size - found.position)
+            for header in iter_batches(buffer):
+                if header.last_offset >= end_offset:
+                    break
+                if header.magic == MAGIC and header.producer_id > NO_PRODUCER_ID:
+                    completed = states.apply(header, now_ms, read_marker(buffer, header))
+                    if completed is not None:
+                        states.complete(completed)
+        states.update_map_end_offset(end_offset)
+        states.on_high_watermark_updated(self.high_watermark)
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Make everything before ``offset`` unreadable; retention removes its segments later.
+
+        Raises:
+            ApiError: OFFSET_OUT_OF_RANGE: past the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: cannot start at {offset}, high watermark is "
+                f"{self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self._latest_epoch = self.leader_epochs.latest_epoch
+        self.producer_states.on_log_start_offset_incremented(offset)
+        return True
+
+    def discard(self, segments: Iterable[Segment], now_ms: int) -> None:
+        """Take segments out of the log and mark their files for deletion."""
+        for segment in segments:
+            self.segments.remove(segment)
+            self._discard([segment], now_ms)
+
+    def _discard(self, segments: Iterable[Segment], now_ms: int) -> None:
+        for segment in segments:
+            segment.rename_to(DELETED_SUFFIX)
+            self.producer_states.delete_snapshot_at(segment.base_offset)
+            due_ms = now_ms + self.config.file_delete_delay_ms
+            self.deleted.append(DeletedSegment(due_ms, segment))
+
+    def take_deletable(self, now_ms: int) -> list[Segment]:
+        """Return the discarded segments whose time has come; the caller removes their files."""
+        due = [deleted.segment for deleted in self.deleted if deleted.due_ms <= now_ms]
+        self.deleted = [deleted for deleted in self.deleted if deleted.due_ms > now_ms]
+        return due
+
+    # Durability.
+
+    def plan_flush(self) -> "FlushPlan":
+        """Return what to sync so that all records there are now survive a crash."""
+        paths: list[PurePath] = []
+        slot = max(self.segments.slot_of(self.recovery_point), 0)
+        for segment in list(self.segments)[slot:]:
+            paths += [path for path in segment.paths() if self.disk.exists(path)]
+        new_names = self.segments.active.base_offset >= self.recovery_point
+        return FlushPlan(self.disk, self.folder if new_names else None, paths, self.log_end_offset)
+
+    def on_flushed(self, plan: "FlushPlan", now_ms: int) -> None:
+        """Take note that ``plan`` was carried out."""
+        # The log may have been cut meanwhile.
+        offset = min(plan.end_offset, self.log_end_offset)
+        self.recovery_point = max(self.recovery_point, offset)
+        self.last_flush_ms = now_ms
+
+    def flush(self, now_ms: int) -> None:
+        """Sync here and now; for closing and for tests. Elsewhere it belongs on another thread."""
+        plan = self.plan_flush()
+        plan.run()
+        self.on_flushed(plan, now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """Stop cleanly: everything on disk, indexes trimmed, producer state saved."""
+        self.producer_states.take_snapshot()
+        for segment in self.segments:
+            segment.close(trim=segment is self.segments.active)
+        self.flush(now_ms)
+        for segment in self.segments:
+            segment.close()
+
+    def check_invariants(self) -> None:
+        self.segments.check_invariants()
+        assert self.segments[0].base_offset <= self.log_start_offset
+        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset
+        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark
+        assert self.recovery_point <= self.log_end_offset
+        assert self.segments.active.base_offset <= self.log_end_offset
+
+
+class FlushPlan(NamedTuple):
+    """Files to sync, by name, from any thread."""
+
+    disk: Disk
+    folder: PurePath | None
+    paths: list[PurePath]
+    end_offset: int
+
+    def run(self) -> None:
+        for path in self.paths:
+            try:
+                self.disk.sync_file(path)
+            except FileNotFoundError:
+                continue  # deleted meanwhile, by retention or truncation
+        if self.folder is not None:
+            self.disk.sync_folder(self.folder)
+
+
+def read_marker(buffer: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
+    """Return the marker that a transactional control batch holds, None for any other batch.
+
+    Raises:
+        CorruptionError: It should hold one and does not.
+    """
+    if header.attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG) != CONTROL_FLAG | TRANSACTIONAL_FLAG:
+        return None
+    record = next(read_records(buffer, header), None)
+    if record is None:
+        return None  # the cleaner took the marker out and left the batch for its sequence
+    return decode_end_transaction_marker(record.key, record.value)
