@@ -1,0 +1,77 @@
+from collections.abc import Iterable, Iterator
+
+from odradek.records.columns import (
+    Allocate,
+    AnyBuffer,
+    BinaryColumn,
+    DecodedColumns,
+    EncodedRows,
+    HeaderColumn,
+)
+from odradek.records.record import Buffer, Record, RecordsSummary, Row
+
+def iter_records(
+    body: Buffer, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
+) -> Iterator[Record]: ...
+def summarize_records(body: Buffer, count: int, base_timestamp: int) -> RecordsSummary: ...
+
+class RecordEncoder:
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def base_timestamp(self) -> int | None: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def __init__(
+        self, room_bytes: int, base_offset: int = 0, base_timestamp: int | None = None
+    ) -> None: ...
+    def append(
+        self,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Iterable[tuple[str | bytes, Buffer | None]] = (),
+        offset: int | None = None,
+    ) -> int: ...
+    def extend(self, rows: Iterable[Row]) -> int: ...
+    def take(self) -> bytearray: ...
+
+class ColumnDecoder:
+    @property
+    def rows(self) -> int: ...
+    @property
+    def body_bytes(self) -> int: ...
+    def __init__(
+        self, include_headers: bool, allocate: Allocate = ..., value_bytes_hint: int = 0
+    ) -> None: ...
+    def append(
+        self,
+        body: Buffer,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        log_append_time: int | None,
+        start_offset: int = 0,
+        end_offset: int = ...,
+    ) -> int: ...
+    def finish(self) -> DecodedColumns: ...
+
+class ColumnEncoder:
+    @property
+    def rows(self) -> int: ...
+    def __init__(
+        self,
+        rows: int,
+        keys: BinaryColumn | None,
+        values: BinaryColumn | None,
+        headers: HeaderColumn | None,
+        timestamps: AnyBuffer | None,
+        timestamp: int,
+    ) -> None: ...
+    def encode(self, row: int, body_bytes_max: int, room_bytes: int) -> EncodedRows: ...

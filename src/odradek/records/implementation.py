@@ -1,0 +1,41 @@
+"""Which record codec is in use: the compiled one if it was built, else the plain-Python one.
+
+Both have the same names and the same behaviour. There is no warning on import, a library should
+not make one: ``odradek.records.COMPILED`` tells, and ``make setup`` says it in words.
+"""
+
+from typing import Final
+
+try:
+    from odradek.records._compiled import (
+        ColumnDecoder,
+        ColumnEncoder,
+        RecordEncoder,
+        iter_records,
+        summarize_records,
+    )
+
+    _compiled = True
+except ImportError:
+    from odradek.records.codec import (  # type: ignore[assignment]
+        RecordEncoder,
+        iter_records,
+        summarize_records,
+    )
+    from odradek.records.column_codec import (  # type: ignore[assignment]
+        ColumnDecoder,
+        ColumnEncoder,
+    )
+
+    _compiled = False
+
+COMPILED: Final[bool] = _compiled
+
+__all__ = [
+    "COMPILED",
+    "ColumnDecoder",
+    "ColumnEncoder",
+    "RecordEncoder",
+    "iter_records",
+    "summarize_records",
+]
