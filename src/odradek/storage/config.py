@@ -5,6 +5,7 @@ A topic config ``segment.bytes`` is ``segment_bytes`` here; the meaning of each 
 
 from dataclasses import dataclass
 from enum import Enum
+from random import Random
 from typing import Final
 
 from odradek.records import TimestampType
@@ -45,6 +46,10 @@ class LogConfig:
     segment_index_bytes: int = 10_485_760
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
+
+    def pick_segment_jitter_ms(self, random: Random) -> int:
+        """How much earlier than ``segment.ms`` a segment rolls, so that not all do at once."""
+        return random.randrange(self.segment_jitter_ms) if self.segment_jitter_ms > 0 else 0
 
     @property
     def compact(self) -> bool:

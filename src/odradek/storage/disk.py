@@ -267,7 +267,8 @@ class OsFile:
             written = os.pwritev(descriptor, buffers[:IOV_MAX], position)
         if written < size:
             self._write_rest(descriptor, position + written, buffers, written)
-        self.size = max(self.size, position + size)
+        if size:
+            self.size = max(self.size, position + size)
 
     def _write_rest(
         self, descriptor: int, position: int, buffers: Sequence[Buffer], skip: int

@@ -28,6 +28,7 @@ from odradek.records.control import decode_end_transaction_marker
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk
 from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.offset_index import RELATIVE_OFFSET_MAX
 from odradek.storage.producer_state import AppendOrigin, ProducerStates
 from odradek.storage.scan import check_batch, iter_batches
 from odradek.storage.segment import DELETED_SUFFIX, Segment
@@ -101,6 +102,9 @@ class Log:
         self.deleted: list[DeletedSegment] = []
         self.last_flush_ms = 0
         self._random = random
+        self._name_changes = 1  # files made, renamed or removed; compared with what was synced
+        self._name_changes_synced = 0
+        self._truncations = 0
         self._latest_epoch = self.leader_epochs.latest_epoch
 
     # Appending.
@@ -112,6 +116,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Check one batch, assign offsets to it and write it to the active segment.
 
@@ -135,7 +140,9 @@ class Log:
                         is_duplicate=True,
                     )
             marker = read_marker(batch, header)
-            self.producer_states.check(header, origin, marker)
+            self.producer_states.check(
+                header, origin, marker, transaction_version=transaction_version
+            )
 
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -230,9 +237,12 @@ class Log:
     ) -> Segment:
         active = self.segments.active
         if active.is_roll_due(size, last_offset, max_timestamp, now_ms):
-            # A follower may start after a gap; the new segment is named by the first offset it
-            # may hold, so that the last one can be told not to grow into the gap.
-            return self.roll(now_ms, base_offset=first_offset)
+            # A new segment begins where the log ends, even if a follower's first batch is behind
+            # a gap that compaction left: recovery takes a gap between segments for lost data.
+            base_offset = self.log_end_offset
+            if first_offset is not None and last_offset - base_offset > RELATIVE_OFFSET_MAX:
+                base_offset = first_offset
+            return self.roll(now_ms, base_offset=base_offset)
         return active
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -283,14 +293,14 @@ class Log:
         return segment
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        jitter = self.config.segment_jitter_ms
+        self._name_changes += 1
         return Segment.create(
             self.disk,
             self.folder,
             base_offset,
             self.config,
             now_ms=now_ms,
-            roll_jitter_ms=self._random.randrange(jitter) if jitter > 0 else 0,
+            roll_jitter_ms=self.config.pick_segment_jitter_ms(self._random),
         )
 
     # Reading.
@@ -392,11 +402,21 @@ class Log:
     # Cutting.
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Drop all records from ``offset`` on; return whether there were any."""
+        """Drop all records from ``offset`` on; return whether there were any.
+
+        If ``offset`` is within a batch, all of it goes and the log ends where it began. A replica
+        that asked for this fetches from the new end; a hole would stay for ever.
+        """
         assert offset >= 0
         if offset >= self.log_end_offset:
             self._truncate_epochs_from_end(offset)
             return False
+        border = self._batch_border(offset)
+        if border < self.log_start_offset <= offset:
+            offset = self.log_start_offset  # what is left before it was deleted already
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        offset = border
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
@@ -410,6 +430,12 @@ class Log:
         self._rebuild_producer_states(now_ms)
         return True
 
+    def _batch_border(self, offset: int) -> int:
+        """Return where the batch that holds ``offset`` begins."""
+        segment = self.segments.holding(offset)
+        found = None if segment is None else segment.search_for(offset)
+        return offset if found is None else min(offset, found.base_offset)
+
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything; the next record gets ``offset``."""
         old = list(self.segments)
@@ -422,9 +448,13 @@ class Log:
         self._after_truncation(offset)
 
     def _after_truncation(self, offset: int) -> None:
+        self._truncations += 1
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.recovery_point = min(self.recovery_point, offset)
+        # The whole segment must be looked at after a crash: that it is shorter now is not synced,
+        # and the tail that was cut off could come back behind what is appended next. The caller
+        # writes the recovery point to its checkpoint file before it goes on.
+        self.recovery_point = min(self.recovery_point, self.segments.active.base_offset)
         self._truncate_epochs_from_end(offset)
         self.high_watermark = min(self.high_watermark, offset)
 
@@ -435,9 +465,9 @@ class Log:
     def _rebuild_producer_states(self, now_ms: int) -> None:
         states = self.producer_states
         states.truncate_and_reload(self.log_start_offset, self.log_end_offset, now_ms)
-        self.replay_producer_states(states.map_end_offset, self.log_end_offset, now_ms)
+        self.replay_producer_states(states.map_end_offset, self.log_end_offset)
 
-    def replay_producer_states(self, start_offset: int, end_offset: int, now_ms: int) -> None:
+    def replay_producer_states(self, start_offset: int, end_offset: int) -> None:
         """Apply the batches of ``[start_offset, end_offset)`` to the producer states."""
         states = self.producer_states
         slot = max(self.segments.slot_of(start_offset), 0)
@@ -452,7 +482,7 @@ class Log:
                 if header.last_offset >= end_offset:
                     break
                 if header.magic == MAGIC and header.producer_id > NO_PRODUCER_ID:
-                    completed = states.apply(header, now_ms, read_marker(buffer, header))
+                    completed = states.apply(header, 0, read_marker(buffer, header))
                     if completed is not None:
                         states.complete(completed)
         states.update_map_end_offset(end_offset)
@@ -485,6 +515,7 @@ class Log:
             self._discard([segment], now_ms)
 
     def _discard(self, segments: Iterable[Segment], now_ms: int) -> None:
+        self._name_changes += 1
         for segment in segments:
             segment.rename_to(DELETED_SUFFIX)
             self.producer_states.delete_snapshot_at(segment.base_offset)
@@ -505,14 +536,19 @@ class Log:
         slot = max(self.segments.slot_of(self.recovery_point), 0)
         for segment in list(self.segments)[slot:]:
             paths += [path for path in segment.paths() if self.disk.exists(path)]
-        new_names = self.segments.active.base_offset >= self.recovery_point
-        return FlushPlan(self.disk, self.folder if new_names else None, paths, self.log_end_offset)
+        # A segment that was made must be found after a crash, and one that was truncated away
+        # must not: it would overlap with what was appended since.
+        folder = self.folder if self._name_changes > self._name_changes_synced else None
+        return FlushPlan(
+            self.disk, folder, paths, self.log_end_offset, self._name_changes, self._truncations
+        )
 
     def on_flushed(self, plan: "FlushPlan", now_ms: int) -> None:
         """Take note that ``plan`` was carried out."""
-        # The log may have been cut meanwhile.
-        offset = min(plan.end_offset, self.log_end_offset)
-        self.recovery_point = max(self.recovery_point, offset)
+        # If the log was cut meanwhile, what stands before that offset now may not have been synced.
+        if plan.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, plan.end_offset)
+        self._name_changes_synced = max(self._name_changes_synced, plan.name_changes)
         self.last_flush_ms = now_ms
 
     def flush(self, now_ms: int) -> None:
@@ -546,6 +582,8 @@ class FlushPlan(NamedTuple):
     folder: PurePath | None
     paths: list[PurePath]
     end_offset: int
+    name_changes: int
+    truncations: int
 
     def run(self) -> None:
         for path in self.paths:

@@ -8,6 +8,10 @@ In this order, each step safe to repeat if the next crash comes in the middle:
    or damaged gets new ones from its batches.
 3. After an unclean stop, check every batch from the recovery point on. The log ends before the
    first bad one; segments after it are dropped, because what follows a hole cannot be trusted.
+   A segment that does not begin where the one before it ends follows a hole too: the power went
+   after some of it was written back and before the end of its predecessor was. Only the cleaner
+   leaves such gaps, before ``first_dirty_offset``. Leader epochs never go back: where they do, the
+   disk shows a tail that had been truncated before the power went.
 4. Bring the leader epochs within the log's start and end.
 5. Load the newest producer snapshot and replay the batches behind it.
 
@@ -103,13 +107,14 @@ def open_log(
     clean: bool,
     log_start_offset: int = 0,
     recovery_point: int = 0,
+    first_dirty_offset: int = 0,
 ) -> tuple[Log, RecoveryReport]:
-    """Open the log in ``folder``; the two offsets are those of the checkpoint files.
+    """Open the log in ``folder``; the three offsets are those of the checkpoint files.
 
     ``clean``: the last stop was a clean one, so what is there need not be checked.
     """
     return _Opening(partition, disk, folder, settings, now_ms, random).open(
-        clean, log_start_offset, recovery_point
+        clean, log_start_offset, recovery_point, first_dirty_offset
     )
 
 
@@ -136,16 +141,17 @@ class _Opening:
             transaction_timeout_ms_max=settings.transaction_timeout_ms_max,
         )
         self._leader_epochs = LeaderEpochs(disk, folder / LEADER_EPOCH_FILE)
+        self._recovered_end, self._recovered_epoch = 0, -1
         self._checked_bytes = self._cut_bytes = 0
         self._dropped_segments = self._rebuilt_indexes = 0
 
     def open(
-        self, clean: bool, log_start_offset: int, recovery_point: int
+        self, clean: bool, log_start_offset: int, recovery_point: int, first_dirty_offset: int
     ) -> tuple[Log, RecoveryReport]:
         self._finish_cleaning()
         segments = self._open_segments()
         if not clean:
-            segments = self._recover(segments, recovery_point)
+            segments = self._recover(segments, recovery_point, first_dirty_offset)
         if not segments:
             segments = [self._new_segment(log_start_offset)]
         for segment in segments:
@@ -203,23 +209,33 @@ class _Opening:
         return [self._open_segment(base) for base in bases]
 
     def _open_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        config = self._settings.config
         return Segment.open(
             self._disk,
             self._folder,
             base_offset,
-            self._settings.config,
+            config,
             now_ms=self._now_ms,
+            roll_jitter_ms=config.pick_segment_jitter_ms(self._random),
             suffix=suffix,
         )
 
     def _new_segment(self, base_offset: int) -> Segment:
+        config = self._settings.config
         return Segment.create(
-            self._disk, self._folder, base_offset, self._settings.config, now_ms=self._now_ms
+            self._disk,
+            self._folder,
+            base_offset,
+            config,
+            now_ms=self._now_ms,
+            roll_jitter_ms=config.pick_segment_jitter_ms(self._random),
         )
 
     # Step 3.
 
-    def _recover(self, segments: list[Segment], recovery_point: int) -> list[Segment]:
+    def _recover(
+        self, segments: list[Segment], recovery_point: int, first_dirty_offset: int
+    ) -> list[Segment]:
         """Check what may not have reached the disk; return the segments that are left."""
         unflushed = [
             slot
@@ -234,15 +250,23 @@ class _Opening:
         self._replay_before(segments[: unflushed[0]], first.base_offset)
         for slot in unflushed:
             segment = segments[slot]
+            is_next = segment is first or segment.base_offset == self._recovered_end
+            if not is_next and not self._recovered_end < segment.base_offset <= first_dirty_offset:
+                return self._drop_from(segments, slot)
             self._checked_bytes += segment.size
+            self._recovered_end = segment.base_offset
             cut = segment.recover(self._on_recovered(segment))
+            self._cut_bytes += cut
             if cut:
-                self._cut_bytes += cut
-                for later in reversed(segments[slot + 1 :]):
-                    later.remove()
-                    self._dropped_segments += 1
-                return segments[: slot + 1]
+                return self._drop_from(segments, slot + 1)
         return segments
+
+    def _drop_from(self, segments: list[Segment], slot: int) -> list[Segment]:
+        for segment in reversed(segments[slot:]):
+            segment.remove()
+            self._dropped_segments += 1
+        self._disk.sync_folder(self._folder)  # they must not come back into a log that grew on
+        return segments[:slot]
 
     def _replay_before(self, segments: list[Segment], end_offset: int) -> None:
         for segment in segments:
@@ -255,10 +279,13 @@ class _Opening:
 
     def _on_recovered(self, segment: Segment) -> Callable[[BatchHeader, Buffer], None]:
         def on_batch(header: BatchHeader, buffer: Buffer) -> None:
+            epoch = header.partition_leader_epoch
+            if epoch < self._recovered_epoch:
+                raise CorruptionError(f"epoch {epoch} after {self._recovered_epoch}")
+            self._recovered_end, self._recovered_epoch = header.next_offset, epoch
             if header.magic != MAGIC:
                 return
             latest = self._leader_epochs.latest_epoch
-            epoch = header.partition_leader_epoch
             if epoch >= 0 and (latest is None or epoch > latest):
                 self._leader_epochs.assign(epoch, header.base_offset)
             self._apply(header, buffer, segment)
@@ -270,7 +297,7 @@ class _Opening:
         if header.magic != MAGIC or header.producer_id <= NO_PRODUCER_ID:
             return
         states = self._producer_states
-        completed = states.apply(header, self._now_ms, read_marker(buffer, header))
+        completed = states.apply(header, 0, read_marker(buffer, header))
         if completed is None:
             return
         if segment is not None and completed.is_aborted:
@@ -323,7 +350,7 @@ class _Opening:
         states = self._producer_states
         states.remove_stray_snapshots([segment.base_offset for segment in segments])
         states.truncate_and_reload(log_start_offset, log_end_offset, self._now_ms)
-        log.replay_producer_states(states.map_end_offset, log_end_offset, self._now_ms)
+        log.replay_producer_states(states.map_end_offset, log_end_offset)
         return log
 
     def _mend_indexes(self, segment: Segment, segments: list[Segment]) -> None:

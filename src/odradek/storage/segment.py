@@ -352,8 +352,8 @@ class Segment:
     def recover(self, on_batch: Callable[[BatchHeader, Buffer], None]) -> int:
         """Check every batch, cut the file before the first bad one, build the indexes anew.
 
-        ``on_batch`` sees each good batch and the bytes its position counts in. Return how many
-        bytes were cut off.
+        ``on_batch`` sees each good batch and the bytes its position counts in; it may refuse one
+        with CorruptionError. Return how many bytes were cut off.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -363,7 +363,9 @@ class Segment:
         valid = self._replay_valid(on_batch)
         cut, self.size = self.size - valid, valid
         if cut:
+            # Synced, lest the bad tail come back behind what is appended next.
             self._log_file().truncate(valid)
+            self._log_file().sync()
         self._first_timestamp = None
         self.time_index.maybe_append(*self._largest, even_if_full=True)
         self.offset_index.trim()
@@ -389,13 +391,13 @@ class Segment:
         try:
             for header in iter_batches(buffer):
                 check_batch(buffer, header)
-                if header.last_offset < next_offset or not self.offset_index.can_append(
-                    header.last_offset
-                ):
+                if header.base_offset < next_offset:
                     break
-                next_offset = header.next_offset
-                self._index(header.position, header.size, header.last_offset, header.max_timestamp)
+                if not self.offset_index.can_append(header.last_offset):
+                    break
                 on_batch(header, buffer)
+                self._index(header.position, header.size, header.last_offset, header.max_timestamp)
+                next_offset = header.next_offset
                 valid = header.end_position
         except CorruptionError:
             pass  # the rest of the file is cut off

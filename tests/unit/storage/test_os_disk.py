@@ -27,7 +27,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 def test_more_buffers_than_one_call_takes_are_all_written(tmp_path: Path) -> None:
     file = OsDisk().open(tmp_path / "f", create=True)
-    buffers = [bytes([i % 251]) * (i % 7) for i in range(1000)]
+    buffers = [bytes([i % 251]) * (i % 7) for i in range(3000)]
     file.write(0, buffers)
     assert file.read(0, file.size) == b"".join(buffers)
 
