@@ -27,7 +27,7 @@ from odradek.records.batch import CONTROL_FLAG, MAGIC, NO_PRODUCER_ID, TRANSACTI
 from odradek.records.control import decode_end_transaction_marker
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk
-from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from odradek.storage.offset_index import RELATIVE_OFFSET_MAX
 from odradek.storage.producer_state import AppendOrigin, ProducerStates
 from odradek.storage.scan import check_batch, iter_batches
@@ -562,9 +562,18 @@ class Log:
         self.producer_states.take_snapshot()
         for segment in self.segments:
             segment.close(trim=segment is self.segments.active)
+        self.leader_epochs.sync()
         self.flush(now_ms)
         for segment in self.segments:
             segment.close()
+
+    def relocate(self, folder: PurePath) -> None:
+        """Go on in a folder that was renamed: a log to be deleted, or one that was moved here."""
+        self.folder = folder
+        for segment in [*self.segments, *(deleted.segment for deleted in self.deleted)]:
+            segment.relocate(folder)
+        self.leader_epochs.relocate(folder / LEADER_EPOCH_CHECKPOINT)
+        self.producer_states.move_to(folder)
 
     def check_invariants(self) -> None:
         self.segments.check_invariants()

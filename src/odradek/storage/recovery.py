@@ -30,7 +30,7 @@ from odradek.records import BatchHeader, ControlRecordType
 from odradek.records.batch import MAGIC, NO_PRODUCER_ID
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk
-from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from odradek.storage.log import Log, read_marker
 from odradek.storage.producer_state import ProducerStates
 from odradek.storage.scan import iter_batches
@@ -48,7 +48,6 @@ from odradek.storage.segment import (
 from odradek.storage.segments import Segments
 from odradek.storage.transaction_index import AbortedTransaction
 
-LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 _INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)(\.\w+)?")
 
@@ -140,7 +139,7 @@ class _Opening:
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
             transaction_timeout_ms_max=settings.transaction_timeout_ms_max,
         )
-        self._leader_epochs = LeaderEpochs(disk, folder / LEADER_EPOCH_FILE)
+        self._leader_epochs = LeaderEpochs(disk, folder / LEADER_EPOCH_CHECKPOINT)
         self._recovered_end, self._recovered_epoch = 0, -1
         self._checked_bytes = self._cut_bytes = 0
         self._dropped_segments = self._rebuilt_indexes = 0

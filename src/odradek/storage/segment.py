@@ -215,8 +215,11 @@ class Segment:
         if max_timestamp > largest.timestamp:
             largest = self._largest = TimestampOffset(max_timestamp, last_offset)
         if self._bytes_since_index_entry > self._config.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(largest.timestamp, largest.offset)
+            # Full only when rebuilt with a smaller segment.index.bytes than it was written with:
+            # an index with fewer entries is slower, not wrong.
+            if not (self.offset_index.is_full or self.time_index.is_full):
+                self.offset_index.append(last_offset, position)
+                self.time_index.maybe_append(largest.timestamp, largest.offset)
             self._bytes_since_index_entry = 0
             self._is_index_full = None
         self._bytes_since_index_entry += size
@@ -448,6 +451,14 @@ class Segment:
         self.time_index.rename(self.path(TIME_INDEX_SUFFIX))
         self.offset_index.rename(self.path(OFFSET_INDEX_SUFFIX))
         self._disk.rename(old, self.path(LOG_SUFFIX))
+
+    def relocate(self, folder: PurePath) -> None:
+        """Go on in a folder that was renamed."""
+        self.close()
+        self._folder = folder
+        self.offset_index.relocate(self.path(OFFSET_INDEX_SUFFIX))
+        self.time_index.relocate(self.path(TIME_INDEX_SUFFIX))
+        self.transaction_index.relocate(self.path(TRANSACTION_INDEX_SUFFIX))
 
     def remove(self) -> None:
         self.close()

@@ -1,5 +1,6 @@
 """Rolling, reading across segments, retention, files on a real disk."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -263,3 +264,34 @@ def test_preallocated_segments_are_trimmed_when_they_roll(make_log: MakeLog) -> 
     fill(log, 20)
     assert log.disk.size(log.segments[0].paths()[0]) == log.segments[0].size < 1000
     assert len(list(read_all(log.read(0, bytes_max=5000).records))) > 5
+
+
+def test_indexes_are_rebuilt_within_a_smaller_limit(real_log: Log) -> None:
+    """segment.index.bytes may have been lowered since the segment was written."""
+    fill(real_log, 40, step_ms=10)
+    real_log.close(NOW_MS)
+    for kind in (".index", ".timeindex"):
+        Path(real_log.folder / f"{0:020d}{kind}").unlink()
+    config = dataclasses.replace(real_log.config, segment_index_bytes=36)
+    log, report = open_log(
+        real_log.partition,
+        OsDisk(),
+        real_log.folder,
+        LogSettings(config),
+        now_ms=NOW_MS,
+        random=Random(1),
+        clean=True,
+    )
+    assert report.rebuilt_indexes == 1
+    assert [r.offset for r in read_all(log.read(9, bytes_max=10).records)] == [9]
+
+
+def test_a_log_goes_on_in_a_renamed_folder(real_log: Log, tmp_path: Path) -> None:
+    fill(real_log, 40)
+    target = tmp_path / "t-0.moved"
+    real_log.disk.rename(real_log.folder, target)
+    real_log.relocate(target)
+    fill(real_log, 40)
+    assert [r.offset for r in read_all(real_log.read(3, bytes_max=10).records)] == [3]
+    real_log.close(NOW_MS)
+    assert not (tmp_path / "t-0").exists()
