@@ -75,9 +75,11 @@ class DecoderEmitter:
     def _struct_field(self, target: str, field: Field) -> None:
         name = self._enter("x")
         if self._version in field.nullable:
+            # Before a struct that may be null stands an int8, -1 or 1; in a tagged field it is an
+            # unsigned varint, 0 or 1.
             self._read("b", 1, "n")
             self._flush()
-            with self._source.indent("if n < 0:"):
+            with self._source.indent("if n < 0:" if field.tag is None else "if n == 0:"):
                 self._source.line(f"{target} = None")
             with self._source.indent("else:"):
                 self._new_struct(name, field)

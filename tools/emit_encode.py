@@ -71,7 +71,7 @@ class EncoderEmitter:
         self._source.line(f"{name} = {value}")
         if nullable:
             with self._source.indent(f"if {name} is None:"):
-                self._source.line(f"{self._out}.append(255)")
+                self._source.line(f"{self._out}.append({255 if field.tag is None else 0})")
             with self._source.indent("else:"):
                 self._write("b", "1")
                 self._struct(name, field.fields)

@@ -146,10 +146,8 @@ def _takes_none(field: Field) -> bool:
 
 def _argument_default(field: Field) -> str:
     expression = default_expression(field)
-    if expression.endswith("()"):
-        return "None"
-    if expression == "[]":
-        # None is a value of its own where the array is nullable.
+    if expression == "[]" or expression.endswith("()"):
+        # None is a value of its own where the field is nullable.
         return "UNSET" if field.nullable.first <= field.nullable.last else "None"
     return expression
 
@@ -157,11 +155,10 @@ def _argument_default(field: Field) -> str:
 def _initial(field: Field, names: dict[str, str]) -> str:
     default = default_expression(field)
     if default.endswith("()"):
-        return f"{names[field.type]}() if {field.name} is None else {field.name}"
-    if default == "[]":
-        unset = "UNSET" if field.nullable.first <= field.nullable.last else "None"
-        return f"[] if {field.name} is {unset} else {field.name}"
-    return field.name
+        default = f"{names[field.type]}()"
+    elif default != "[]":
+        return field.name
+    return f"{default} if {field.name} is {_argument_default(field)} else {field.name}"
 
 
 def _codecs(message: Message, names: dict[str, str]) -> str:

@@ -84,12 +84,15 @@ def is_optional_struct(field: Field) -> bool:
     A shared default instance would be cheaper still, but the first caller who assigns to one of
     its fields would change everybody's default.
     """
-    return field.is_struct and not field.is_array and field.tag is not None
+    nullable = field.nullable.first <= field.nullable.last
+    return field.is_struct and not field.is_array and field.tag is not None and not nullable
 
 
 def differs_from_default(field: Field, value: str) -> str:
     """Return the source of a test that is true when ``value`` is not the field's default."""
     default = default_expression(field)
+    if default.endswith("()") and field.nullable.first <= field.nullable.last:
+        return f"{value} is None or {value} != {default}"
     if default == "None":
         if field.is_struct and not field.is_array and field.nullable.first > field.nullable.last:
             return f"{value} is not None and {value} != {field.type}()"

@@ -4,6 +4,10 @@ import pytest
 
 from odradek.core.errors import CorruptionError
 from odradek.core.ids import Uuid
+from odradek.protocol.generated.consumer_group_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
 from odradek.protocol.generated.consumer_protocol import ConsumerProtocolSubscription
 from odradek.protocol.generated.control_records import ControlRecordTypeSchema, EndTxnMarker
 from odradek.protocol.generated.metadata_records import NoOpRecord, TopicRecord
@@ -78,3 +82,17 @@ def test_bytes_too_short_for_a_version_are_corrupt(data: bytes) -> None:
         decode_versioned(EndTxnMarker, data)
     with pytest.raises(CorruptionError, match="too few"):
         record_type(data)
+
+
+def test_a_null_struct_in_a_tagged_field_is_written_as_kafka_writes_it() -> None:
+    """Kafka's default there is a struct of defaults, so null is sent: tag 0, size 1, 0."""
+    value = ConsumerGroupMemberMetadataValue(client_id="c", classic_member_metadata=None)
+    data = encode_versioned(value, 0)
+    assert data[-4:].hex() == "01000100"
+    assert decode_versioned(ConsumerGroupMemberMetadataValue, data) == value
+    value.classic_member_metadata = ClassicMemberMetadata(session_timeout_ms=5)
+    data = encode_versioned(value, 0)
+    assert data[-10:].hex() == "01000701" + "00000005" + "01" + "00"
+    assert decode_versioned(ConsumerGroupMemberMetadataValue, data) == value
+    value.classic_member_metadata = ClassicMemberMetadata()
+    assert encode_versioned(value, 0)[-1:] == b"\0"

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from odradek.core.ids import ZERO_UUID, Uuid
-from odradek.protocol.message import Buffer, Message, Struct, Tags
+from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
@@ -218,7 +218,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         subscribed_topic_regex: str | None = '',
         rebalance_timeout_ms: int = -1,
         server_assignor: str | None = '',
-        classic_member_metadata: ClassicMemberMetadata | None = None,
+        classic_member_metadata: ClassicMemberMetadata | None = UNSET,
         unknown_tags: Tags = (),
     ) -> None:
         self.instance_id = instance_id
@@ -229,7 +229,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = classic_member_metadata
+        self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is UNSET else classic_member_metadata
         self.unknown_tags = unknown_tags
 
 
@@ -754,7 +754,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
     end = len(buf)
     budget = ELEMENTS_MAX
     m = _new(ConsumerGroupMemberMetadataValue)
-    m.classic_member_metadata = None
+    m.classic_member_metadata = ClassicMemberMetadata()
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -865,7 +865,7 @@ def _decode_consumer_group_member_metadata_value_v0(buf: memoryview, pos: int) -
             if tag == 0:
                 (n,) = _unpack_b(buf, pos)
                 pos += 1
-                if n < 0:
+                if n == 0:
                     m.classic_member_metadata = None
                 else:
                     x2 = _new(ClassicMemberMetadata)
@@ -1005,11 +1005,11 @@ def _encode_consumer_group_member_metadata_value_v0(m: Any, version: int, out: b
             write_uvarint(out, n)
         out += s
     tags1 = list(m.unknown_tags)
-    if m.classic_member_metadata is not None:
+    if m.classic_member_metadata is None or m.classic_member_metadata != ClassicMemberMetadata():
         tagged2 = bytearray()
         x3 = m.classic_member_metadata
         if x3 is None:
-            tagged2.append(255)
+            tagged2.append(0)
         else:
             tagged2 += _pack_bi(1, x3.session_timeout_ms)
             items4 = x3.supported_protocols
