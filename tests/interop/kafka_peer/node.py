@@ -1,0 +1,125 @@
+"""One real Kafka node, broker and controller in one process, on loopback.
+
+A fresh data directory is formatted by Kafka's own StorageTool; one that has a meta.properties is
+taken as it is, so a node can be restarted on its data, or started on data that we wrote. Beside
+the data directory lies `<name>.peer/` with server.properties and server.log.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.interop.kafka_peer.jars import resolve_jars
+from tests.interop.kafka_peer.jvm import HOST, Jvm, broker_is_ready, free_ports
+from tests.interop.kafka_peer.tools import java_command, kafka_tool
+
+CLUSTER_ID = "b2RyYWRlay1rYWZrYS1wZQ"
+
+DEFAULTS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "background.threads": "2",
+    "num.recovery.threads.per.data.dir": "1",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class KafkaNode:
+    """Starts on `with`, or by `start`; leaving the block stops it cleanly if it still runs."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        cluster_id: str = CLUSTER_ID,
+        heap_mib: int = 256,
+    ) -> None:
+        self.data_dir = data_dir.absolute()
+        self.overrides = dict(overrides or {})
+        self.cluster_id = cluster_id
+        self.heap_mib = heap_mib
+        self.work_dir = self.data_dir.with_name(f"{self.data_dir.name}.peer")
+        self.log_file = self.work_dir / "server.log"
+        self.port = 0
+        self.controller_port = 0
+        self._jvm: Jvm | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        assert self.port, "start the node first"
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._jvm, "start the node first"
+        return self._jvm.process.pid
+
+    def start(self) -> None:
+        """Format if need be, start, and wait until the broker has registered and answers."""
+        assert self._jvm is None, "already started"
+        self.work_dir.mkdir(parents=True, exist_ok=True)
+        self.port, self.controller_port = free_ports(2)
+        properties = self._write_properties()
+        if not (self.data_dir / "meta.properties").exists():
+            kafka_tool("storage", "format", "-t", self.cluster_id, "-c", properties, "--standalone")
+        command = java_command(
+            "kafka.Kafka", heap_mib=self.heap_mib, log_level="INFO", libs=resolve_jars()
+        )
+        self._jvm = Jvm(
+            [*command, str(properties)], self.log_file, lambda: broker_is_ready(self.port)
+        )
+
+    def stop(self) -> None:
+        """Shut down cleanly: indexes are trimmed, .kafka_cleanshutdown is written."""
+        self._take_jvm().stop()
+
+    def kill(self) -> None:
+        """End the process as a crash would (SIGKILL)."""
+        self._take_jvm().kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._jvm is not None:
+            self.stop()
+
+    def _take_jvm(self) -> Jvm:
+        assert self._jvm is not None, "not running"
+        jvm, self._jvm = self._jvm, None
+        return jvm
+
+    def _write_properties(self) -> Path:
+        listeners = f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}"
+        properties = {
+            **DEFAULTS,
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}",
+            "log.dirs": str(self.data_dir),
+            **self.overrides,
+        }
+        path = self.work_dir / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path

@@ -1,0 +1,52 @@
+"""The real Kafka that judges ours works on this machine: node, tools, DumpLogSegments."""
+
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from tests.interop.kafka_peer import KafkaNode, dump_log, kafka_tool
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+RECORDS = [(b"key %d" % i, b"value %d" % i) for i in range(10)]
+DEADLINE_SECONDS = 30
+
+
+def produce(servers: str, topic: str) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 100})
+    for key, value in RECORDS:
+        producer.produce(topic, value=value, key=key, timestamp=1_700_000_000_000)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+
+
+def consume(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    try:
+        messages = consumer.consume(len(RECORDS), timeout=DEADLINE_SECONDS)
+        return [(message.key(), message.value()) for message in messages]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.usefixtures("kafka_libs")
+def test_a_real_node_takes_records_and_its_dump_log_reads_them(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with KafkaNode(data_dir) as node:
+        created = kafka_tool(
+            *("topics", "--bootstrap-server", node.bootstrap_servers),
+            *("--create", "--topic", "orders", "--partitions", "1"),
+        )
+        assert created.stdout == "Created topic orders.\n"
+        produce(node.bootstrap_servers, "orders")
+        assert consume(node.bootstrap_servers, "orders") == RECORDS
+    assert (data_dir / ".kafka_cleanshutdown").exists()
+
+    segment = Path("orders-0/00000000000000000000.log")
+    lines = dump_log(segment, "--print-data-log", cwd=data_dir).splitlines()
+    assert lines[:2] == [f"Dumping {segment}", "Log starting offset: 0"]
+    payloads = [line.partition(" key: ")[2] for line in lines if line.startswith("| ")]
+    assert payloads == [f"key {i} payload: value {i}" for i in range(10)]
