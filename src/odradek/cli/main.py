@@ -2,6 +2,7 @@
 
 import click
 
+from odradek.cli.dump_log import dump_log
 from odradek.protocol import __main__ as protocol_table
 
 
@@ -15,3 +16,6 @@ def main() -> None:
 def protocol() -> None:
     """List the APIs this version speaks: KEY NAME MIN-MAX."""
     protocol_table.main()
+
+
+main.add_command(dump_log)
