@@ -42,7 +42,9 @@ class GoldenPartition(NamedTuple):
 def unpack(name: str, into: Path) -> Path:
     """Extract an archive; gives the data directory (its 10 MiB index files come out sparse)."""
     with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
-        archive.extractall(into, filter="data")
+        # As an attribute: Python before 3.11.4 ignores it, and newer ones want a filter named.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(into)
     return into / name
 
 
