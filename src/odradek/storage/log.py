@@ -281,8 +281,9 @@ class Log:
             return active
         active.on_become_inactive()
         # Kept for every segment, so that truncating to its start finds the state of that moment.
+        # Not synced: its checksum finds a torn one, and the state is rebuilt from the batches.
         self.producer_states.update_map_end_offset(base_offset)
-        self.producer_states.take_snapshot()
+        self.producer_states.take_snapshot(sync=False)
         segment = self.new_segment(base_offset, now_ms)
         if active.size == 0:
             # An empty segment holds nothing that its successor could not.

@@ -16,7 +16,7 @@ from odradek.records.batch import CONTROL_FLAG, NO_SEQUENCE, TRANSACTIONAL_FLAG,
 from odradek.records.control import ControlRecordType, EndTransactionMarker
 from odradek.storage.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from odradek.storage.producer_state import BatchMetadata, ProducerStates
-from odradek.testing.disk import SimulatedDisk
+from odradek.testing.disk import SimulatedCrash, SimulatedDisk
 
 FOLDER: Final = PurePosixPath("/log")
 COMMIT: Final = EndTransactionMarker(ControlRecordType.COMMIT, 5)
@@ -139,6 +139,23 @@ def test_a_snapshot_is_taken_once_for_an_offset(disk: SimulatedDisk) -> None:
     assert states.take_snapshot(sync=False) == FOLDER / "00000000000000000008.snapshot"
     assert snapshots_on(disk) == [1, 8]
     assert (states.oldest_snapshot_offset, states.latest_snapshot_offset) == (1, 8)
+
+
+def test_nothing_is_written_at_the_start_of_the_log(disk: SimulatedDisk) -> None:
+    states = new_states(disk)
+    states.on_log_start_offset_incremented(9)
+    assert states.take_snapshot() is None
+    add(states, batch(9, 0))
+    assert states.take_snapshot() is not None
+
+
+def test_a_deleted_snapshot_can_be_taken_again(disk: SimulatedDisk) -> None:
+    states = new_states(disk)
+    add(states, batch(0, 0))
+    states.take_snapshot()
+    states.delete_snapshot_at(1)
+    states.on_log_start_offset_incremented(0)
+    assert states.take_snapshot() is not None
 
 
 def test_a_snapshot_keeps_the_last_batch_and_the_open_transaction(disk: SimulatedDisk) -> None:
@@ -422,3 +439,57 @@ def test_a_write_that_fails_leaves_no_snapshot_in_use(disk: SimulatedDisk) -> No
     assert states.latest_snapshot_offset is None
     disk.capacity_bytes = None
     assert states.take_snapshot() is not None
+
+
+class Story:
+    """A log that is written, truncated and written differently, with snapshots on the way."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.log: list[BatchHeader] = []
+
+    def tell(self) -> None:
+        states = new_states(self.disk)
+        self.append(states, producer_id=8, until=2)
+        states.take_snapshot(sync=False)
+        self.append(states, producer_id=8, until=4)
+        states.take_snapshot()
+        del self.log[1:]
+        states.truncate_and_reload(0, 1, 100)
+        self.append(states, producer_id=9, until=5)
+        states.take_snapshot()
+        states.mark_snapshot_for_deletion(5)
+        self.log.clear()
+        states.truncate_fully_and_start_at(0)
+        self.append(states, producer_id=10, until=6)
+        states.take_snapshot(sync=False)
+
+    def append(self, states: ProducerStates, producer_id: int, until: int) -> None:
+        for offset in range(len(self.log), until):
+            header = batch(offset, offset, producer_id=producer_id, flags=TRANSACTIONAL_FLAG)
+            self.log.append(header)
+        add(states, *self.log[states.map_end_offset :])
+
+
+def test_after_a_crash_at_any_operation_the_state_is_that_of_the_log(disk: SimulatedDisk) -> None:
+    empty = disk.snapshot()
+    Story(disk).tell()
+    operations = disk.operations - empty.operations
+    assert operations > 15
+    for stop in range(1, operations + 1):
+        disk.restore(empty)
+        disk.stop_at = empty.operations + stop
+        story = Story(disk)
+        with pytest.raises(SimulatedCrash):
+            story.tell()
+        disk.stop_at = None
+        disk.crash()
+
+        states = new_states(disk)
+        states.truncate_and_reload(0, len(story.log), 100)
+        add(states, *story.log[states.map_end_offset :])
+        open_at: dict[int, int] = {}
+        for header in story.log:
+            open_at.setdefault(header.producer_id, header.base_offset)
+        found = {i: s.current_txn_first_offset for i, s in states.active_producers.items()}
+        assert found == open_at
