@@ -52,6 +52,11 @@ class LogConfig:
         return random.randrange(self.segment_jitter_ms) if self.segment_jitter_ms > 0 else 0
 
     @property
+    def roll_ms(self) -> int:
+        """When a segment rolls at the latest; the cleaner never looks at the active one."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+    @property
     def compact(self) -> bool:
         return CleanupPolicy.COMPACT in self.cleanup_policy
 

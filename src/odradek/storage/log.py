@@ -28,10 +28,10 @@ from odradek.records.control import decode_end_transaction_marker
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk
 from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from odradek.storage.offset_index import RELATIVE_OFFSET_MAX
+from odradek.storage.offset_index import RELATIVE_OFFSET_MAX, IndexEntry
 from odradek.storage.producer_state import AppendOrigin, ProducerStates
 from odradek.storage.scan import check_batch, iter_batches
-from odradek.storage.segment import DELETED_SUFFIX, Segment
+from odradek.storage.segment import DELETED_SUFFIX, BatchPosition, Segment
 from odradek.storage.segments import Segments
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.validation import WritableBuffer, place, validate
@@ -367,7 +367,7 @@ class Log:
                 if count <= 0:
                     break
                 records = segment.read(found.position, count)
-                in_view = self._aborted(offset, slot, count) if aborted else None
+                in_view = self._aborted(slot, found, count) if aborted else None
                 return ReadResult(records, in_view)
             slot += 1  # compaction emptied the rest of the segment
         return ReadResult(b"", [] if aborted else None)
@@ -381,10 +381,10 @@ class Log:
         found = segment.search_for(end_offset)
         return segment.size if found is None else found.position
 
-    def _aborted(self, offset: int, slot: int, count: int) -> list[AbortedTransaction]:
-        """Collect the aborted transactions that reach into what was read."""
-        segment = self.segments[slot]
-        bound = segment.offset_index.upper_bound(segment.offset_index.lookup(offset), count)
+    def _aborted(self, slot: int, start: BatchPosition, count: int) -> list[AbortedTransaction]:
+        """Collect the aborted transactions that reach into ``count`` bytes from ``start`` on."""
+        segment, offset = self.segments[slot], start.base_offset
+        bound = segment.offset_index.upper_bound(IndexEntry(offset, start.position), count)
         if bound is not None:
             upper = bound.offset
         elif slot + 1 < len(self.segments):

@@ -170,27 +170,45 @@ class _Opening:
 
     def _finish_cleaning(self) -> None:
         names = self._disk.names(self._folder)
+        half_made = {name[:20] for name in names if name.endswith(LOG_SUFFIX + CLEANED_SUFFIX)}
         for name in names:
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
                 self._disk.remove(self._folder / name)
-        swapped = [int(name[:20]) for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-        for base_offset in swapped:
-            self._complete_swap(base_offset)
+        for name in names:
+            if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+                self._complete_swap(int(name[:20]))
         for name in self._disk.names(self._folder):
             if name.endswith(SWAP_SUFFIX):
-                self._disk.remove(self._folder / name)  # an index whose log file never came
+                self._settle_index(name, is_half_made=name[:20] in half_made)
 
     def _complete_swap(self, base_offset: int) -> None:
         """Let a cleaned segment take the place of those it was made from."""
         swap = self._open_segment(base_offset, SWAP_SUFFIX)
         end_offset = max((header.next_offset for header in swap.batches()), default=base_offset)
         for old in self._base_offsets(LOG_SUFFIX):
-            if base_offset <= old < end_offset and old != base_offset:
-                self._open_segment(old).remove()
-        for kind in (LOG_SUFFIX, *_INDEX_SUFFIXES):
-            # The old files of the same name are replaced; those the swap lacks must not stay.
-            self._disk.remove(self._folder / file_name(base_offset, kind))
+            # Under its own name only while the old log file is there: once that is gone, indexes
+            # of that name are the new ones, renamed before the last crash.
+            if base_offset <= old < end_offset or old == base_offset:
+                self._remove_segment(old)
         swap.rename_to("")
+
+    def _remove_segment(self, base_offset: int) -> None:
+        """Remove a segment's files, the log file last."""
+        for kind in (*_INDEX_SUFFIXES, LOG_SUFFIX):
+            self._disk.remove(self._folder / file_name(base_offset, kind))
+
+    def _settle_index(self, name: str, *, is_half_made: bool) -> None:
+        """Put an index that was still to be renamed in its place, if its log file is there.
+
+        Kafka renames the log file first. Of a segment that is half made nothing is kept.
+        """
+        path = self._folder / name
+        final = path.with_name(name.removesuffix(SWAP_SUFFIX))
+        has_log = self._disk.exists(self._folder / f"{name[:20]}{LOG_SUFFIX}")
+        if has_log and not is_half_made and not self._disk.exists(final):
+            self._disk.rename(path, final)
+        else:
+            self._disk.remove(path)
 
     def _base_offsets(self, suffix: str) -> list[int]:
         names = self._disk.names(self._folder)

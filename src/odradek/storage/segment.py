@@ -238,7 +238,7 @@ class Segment:
         waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return (
             self.size + added_bytes > config.segment_bytes
-            or waited_ms > config.segment_ms - self.roll_jitter_ms
+            or waited_ms > config.roll_ms - self.roll_jitter_ms
             or (self._is_index_full if self._is_index_full is not None else self._look_if_full())
         )
 

@@ -279,7 +279,7 @@ class SimulatedDisk:
         self._check_alive()
         assert ".." not in path.parts, path
         node: Node = self._image.root
-        for name in path.relative_to(path.anchor).parts:
+        for name in path.parts[1:]:  # behind the root
             if not isinstance(node, Folder):
                 raise _error(errno.ENOTDIR, path)
             if name not in node.current:
