@@ -3,7 +3,7 @@
 A topic config ``segment.bytes`` is ``segment_bytes`` here; the meaning of each is Kafka's.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 from typing import Final
@@ -47,19 +47,19 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
 
+    compact: bool = field(init=False, repr=False, compare=False)
+    delete: bool = field(init=False, repr=False, compare=False)
+    roll_ms: int = field(init=False, repr=False, compare=False)
+    """When a segment rolls at the latest; the cleaner never looks at the active one."""
+
     def pick_segment_jitter_ms(self, random: Random) -> int:
         """How much earlier than ``segment.ms`` a segment rolls, so that not all do at once."""
         return random.randrange(self.segment_jitter_ms) if self.segment_jitter_ms > 0 else 0
 
-    @property
-    def roll_ms(self) -> int:
-        """When a segment rolls at the latest; the cleaner never looks at the active one."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
-
-    @property
-    def compact(self) -> bool:
-        return CleanupPolicy.COMPACT in self.cleanup_policy
-
-    @property
-    def delete(self) -> bool:
-        return CleanupPolicy.DELETE in self.cleanup_policy
+    def __post_init__(self) -> None:
+        # Looked at with every append, so worked out once.
+        compact = CleanupPolicy.COMPACT in self.cleanup_policy
+        object.__setattr__(self, "compact", compact)
+        object.__setattr__(self, "delete", CleanupPolicy.DELETE in self.cleanup_policy)
+        roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if compact else self.segment_ms
+        object.__setattr__(self, "roll_ms", roll_ms)

@@ -22,7 +22,13 @@ from typing import Final, NamedTuple
 
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.core.ids import TopicPartition
-from odradek.records import BatchHeader, EndTransactionMarker, parse_header, read_records
+from odradek.records import (
+    BatchHeader,
+    EndTransactionMarker,
+    TimestampType,
+    parse_header,
+    read_records,
+)
 from odradek.records.batch import CONTROL_FLAG, MAGIC, NO_PRODUCER_ID, TRANSACTIONAL_FLAG
 from odradek.records.control import decode_end_transaction_marker
 from odradek.storage.config import LogConfig
@@ -165,13 +171,10 @@ class Log:
         if header.producer_id > NO_PRODUCER_ID:
             self._apply_producer_state(parse_header(batch), marker, segment, now_ms)
         self.producer_states.update_map_end_offset(self.log_end_offset)
-        own_time = max_timestamp is not header.max_timestamp
+        own_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        is_flush_due = self.log_end_offset - self.recovery_point >= self.config.flush_messages
         return AppendResult(
-            base_offset,
-            last_offset,
-            max_timestamp,
-            now_ms if own_time else -1,
-            is_flush_due=self.log_end_offset - self.recovery_point >= self.config.flush_messages,
+            base_offset, last_offset, max_timestamp, now_ms if own_time else -1, False, is_flush_due
         )
 
     def append_as_follower(

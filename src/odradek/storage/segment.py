@@ -60,6 +60,7 @@ class Segment:
         "_file",
         "_first_timestamp",
         "_folder",
+        "_indexed",
         "_is_index_full",
         "_largest",
         "_suffix",
@@ -97,6 +98,7 @@ class Segment:
         self._is_index_full: bool | None = None  # None: look again
         self._first_timestamp: int | None = None  # None: not read yet
         self._largest: TimestampOffset | None = None  # None: not read yet
+        self._indexed: TimestampOffset | None = None  # what the time index was last offered
         bytes_max = config.segment_index_bytes
         self.offset_index = OffsetIndex(
             disk, self.path(OFFSET_INDEX_SUFFIX), base_offset, bytes_max=bytes_max
@@ -217,11 +219,13 @@ class Segment:
         if self._bytes_since_index_entry > self._config.index_interval_bytes:
             # Full only when rebuilt with a smaller segment.index.bytes than it was written with:
             # an index with fewer entries is slower, not wrong.
-            if not (self.offset_index.is_full or self.time_index.is_full):
+            if not (self._look_if_full() if self._is_index_full is None else self._is_index_full):
                 self.offset_index.append(last_offset, position)
-                self.time_index.maybe_append(largest.timestamp, largest.offset)
+                if largest is not self._indexed:
+                    self.time_index.maybe_append(largest.timestamp, largest.offset)
+                    self._indexed = largest
+                self._look_if_full()
             self._bytes_since_index_entry = 0
-            self._is_index_full = None
         self._bytes_since_index_entry += size
 
     def is_roll_due(
@@ -342,7 +346,7 @@ class Segment:
         self.transaction_index.truncate_to(offset)
         self.offset_index.grow()
         self.time_index.grow()
-        self._is_index_full = None
+        self._is_index_full = self._indexed = None
         size = self.size
         if found is not None:
             self._log_file().truncate(found.position)
@@ -362,6 +366,7 @@ class Segment:
         self.time_index.reset()
         self.transaction_index.reset()
         self._largest = TimestampOffset(_NO_TIMESTAMP, self.base_offset)
+        self._is_index_full = self._indexed = None
         self._bytes_since_index_entry = 0
         valid = self._replay_valid(on_batch)
         cut, self.size = self.size - valid, valid
@@ -380,6 +385,7 @@ class Segment:
         self.offset_index.reset()
         self.time_index.reset()
         self._largest = TimestampOffset(_NO_TIMESTAMP, self.base_offset)
+        self._is_index_full = self._indexed = None
         self._bytes_since_index_entry = 0
         for header in self.batches():
             self._index(header.position, header.size, header.last_offset, header.max_timestamp)

@@ -37,12 +37,14 @@ from odradek.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
     LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
     MAGIC,
     NO_PRODUCER_ID,
 )
 from odradek.records.legacy import convert_to_v2
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.producer_state import AppendOrigin
+from odradek.storage.scan import peek_batch
 
 _CODECS: Final = {codec.name.lower(): codec for codec in CompressionType} | {
     "uncompressed": CompressionType.NONE
@@ -69,25 +71,38 @@ def validate(
         ApiError: With the code that tells the producer what is wrong.
     """
     try:
-        if magic_at(records) != MAGIC:
+        header = _parse(records)
+        if header.magic != MAGIC:
             records = _converted(records)
-        header = parse_header(records)
-        if len(records) != header.size:
+            header = parse_header(records)
+        attributes, size = header.attributes, LOG_OVERHEAD + header.batch_length
+        if len(records) != size:
             raise ApiError(ErrorCode.INVALID_RECORD, "more than one batch for one partition")
-        if header.size > config.max_message_bytes or header.size > config.segment_bytes:
+        if size > config.max_message_bytes or size > config.segment_bytes:
             raise _too_large(header, config)
         verify_crc(records, header)
         if origin is AppendOrigin.CLIENT:
             _check_client_rules(header)
-        if header.attributes & CONTROL_FLAG:
+        if attributes & CONTROL_FLAG:
             return ValidBatch(records, header)
         _check_records(records, header, config, now_ms)
-        target = _target_codec(header, config)
-        if target != header.attributes & CODEC_MASK:
-            return _recompressed(records, header, config, target)
+        if config.compression_type != "producer":
+            target = _CODECS[config.compression_type]
+            if target != attributes & CODEC_MASK:
+                return _recompressed(records, header, config, target)
     except CorruptionError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return ValidBatch(records, header)
+
+
+def _parse(records: WritableBuffer) -> BatchHeader:
+    try:
+        return parse_header(records)
+    except CorruptionError:
+        # An old format is rare enough to be looked for only when the new one does not fit.
+        if magic_at(records) < MAGIC:
+            return peek_batch(records)
+        raise
 
 
 def _too_large(header: BatchHeader, config: LogConfig) -> ApiError:
@@ -99,28 +114,30 @@ def _too_large(header: BatchHeader, config: LogConfig) -> ApiError:
 
 
 def _check_client_rules(header: BatchHeader) -> None:
+    count = header.records_count
     if header.base_offset != 0:
         problem = f"the first offset of a produced batch is 0, not {header.base_offset}"
-        raise ApiError(ErrorCode.INVALID_RECORD, problem)
-    if header.records_count != header.last_offset_delta + 1 or header.records_count <= 0:
-        problem = f"{header.records_count} records for {header.last_offset_delta + 1} offsets"
-        raise ApiError(ErrorCode.INVALID_RECORD, problem)
-    if header.attributes & CONTROL_FLAG:
-        raise ApiError(ErrorCode.INVALID_RECORD, "clients may not write control records")
-    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
+    elif count != header.last_offset_delta + 1 or count <= 0:
+        problem = f"{count} records for {header.last_offset_delta + 1} offsets"
+    elif header.attributes & CONTROL_FLAG:
+        problem = "clients may not write control records"
+    elif header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
         problem = f"producer {header.producer_id} sends sequence {header.base_sequence}"
-        raise ApiError(ErrorCode.INVALID_RECORD, problem)
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_RECORD, problem)
 
 
 def _check_records(
     records: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
-    create_time = config.message_timestamp_type is TimestampType.CREATE_TIME
     if header.attributes & LOG_APPEND_TIME_FLAG:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets LogAppendTime")
-    if create_time and header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        raise _bad_timestamp(header.max_timestamp, now_ms, config)
-    bounded_past = create_time and config.message_timestamp_before_max_ms < LONG_MAX
+    bounded_past = False
+    if config.message_timestamp_type is TimestampType.CREATE_TIME:
+        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+            raise _bad_timestamp(header.max_timestamp, now_ms, config)
+        bounded_past = config.message_timestamp_before_max_ms < LONG_MAX
     if not (config.compact or bounded_past):
         return
     summary = summarize(records, header)
@@ -140,16 +157,9 @@ def _bad_timestamp(timestamp: int, now_ms: int, config: LogConfig) -> ApiError:
     return ApiError(ErrorCode.INVALID_TIMESTAMP, problem)
 
 
-def _target_codec(header: BatchHeader, config: LogConfig) -> int:
-    if config.compression_type == "producer":
-        return header.codec
-    return _CODECS[config.compression_type]
-
-
 def _recompressed(
-    records: WritableBuffer, header: BatchHeader, config: LogConfig, target: int
+    records: WritableBuffer, header: BatchHeader, config: LogConfig, codec: CompressionType
 ) -> ValidBatch:
-    codec = CompressionType(target)
     builder = BatchBuilder(
         codec=codec,
         level=_level(codec, config),
