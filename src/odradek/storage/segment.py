@@ -35,7 +35,7 @@ DELETED_SUFFIX: Final = ".deleted"  # marked for deletion, removed later
 CLEANED_SUFFIX: Final = ".cleaned"  # being written by the cleaner
 SWAP_SUFFIX: Final = ".swap"  # complete, about to replace what it was made from
 
-_SEARCH_BYTES: Final = 32 * 1024
+_SEARCH_BYTES: Final = 5 * 1024  # index.interval.bytes and a little: one look is enough
 _NO_TIMESTAMP: Final = -1
 
 
