@@ -25,6 +25,9 @@ _REQUEST_START: Final = Struct(">hhih")
 _RESPONSE_START: Final = Struct(">ii")
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+KEPT_BUFFER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A buffer that grew is kept up to here: growing anew costs ten times what reading does."""
+
 HEADER_TAGS_MAX: Final = 64
 """No known client sends any; a peer that is not logged in yet can send millions."""
 
@@ -50,7 +53,7 @@ class FrameReader:
         """Return free space, never empty."""
         if self._start == self._end:
             self._start = self._end = 0
-            if len(self._buffer) > RECEIVE_BUFFER_BYTES:
+            if len(self._buffer) > KEPT_BUFFER_BYTES_MAX:
                 self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
         elif self._end == len(self._buffer):
             self._make_room()

@@ -375,6 +375,15 @@ class Log:
             slot += 1  # compaction emptied the rest of the segment
         return ReadResult(b"", [] if aborted else None)
 
+    def bytes_from(self, offset: int) -> int:
+        """Return about how many bytes follow ``offset``: exact from the next index entry on."""
+        slot = max(self.segments.slot_of(offset), 0)
+        first = self.segments[slot]
+        count = first.size - first.offset_index.lookup(offset).position
+        return count + sum(
+            self.segments[later].size for later in range(slot + 1, len(self.segments))
+        )
+
     def _end_position(self, segment: Segment, slot: int, end_offset: int) -> int:
         """Return up to which position of a segment a reader with ``end_offset`` may see."""
         if end_offset >= self.log_end_offset:
@@ -570,6 +579,12 @@ class Log:
         self.flush(now_ms)
         for segment in self.segments:
             segment.close()
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Go on with other settings; the index sizes of segments that exist stay."""
+        self.config = config
+        for segment in self.segments:
+            segment.reconfigure(config)
 
     def relocate(self, folder: PurePath) -> None:
         """Go on in a folder that was renamed: a log to be deleted, or one that was moved here."""

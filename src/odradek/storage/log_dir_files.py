@@ -18,9 +18,9 @@ from typing import Final
 
 from odradek.core.errors import CorruptionError
 from odradek.core.ids import ZERO_UUID, Uuid
+from odradek.core.java_properties import format_properties, parse_properties
 from odradek.storage.checkpoints import INT32_MAX, INT64_MAX, parse_number
 from odradek.storage.disk import Disk, write_atomically
-from odradek.storage.java_properties import format_properties, parse_properties
 
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

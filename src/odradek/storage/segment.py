@@ -180,37 +180,48 @@ class Segment:
         """Add one batch. If writing fails, the segment is as it was before the call."""
         position = self.size
         self._write([batch], len(batch))
+        try:
+            self._index(position, len(batch), last_offset, max_timestamp)
+        except OSError:
+            self._take_back(position)
+            raise
         if position == 0:
             self._first_timestamp = max_timestamp
-        self._index(position, len(batch), last_offset, max_timestamp)
 
     def append_all(self, records: Buffer, headers: Sequence[BatchHeader]) -> None:
         """Add several batches with one write; ``headers`` are those of ``records``."""
         position = self.size
         self._write([records], len(records))
+        try:
+            for header in headers:
+                self._index(
+                    position + header.position,
+                    header.size,
+                    header.last_offset,
+                    header.max_timestamp,
+                )
+        except OSError:
+            self._take_back(position)
+            raise
         if position == 0:
             self._first_timestamp = headers[0].max_timestamp
-        for header in headers:
-            self._index(
-                position + header.position, header.size, header.last_offset, header.max_timestamp
-            )
 
     def _write(self, buffers: Sequence[Buffer], count: int) -> None:
         file = self._file if self._file is not None else self._log_file()
         try:
             file.write(self.size, buffers)
         except OSError:
-            self._undo_torn_write(file)
+            self._take_back(self.size)
             raise
         self.size += count
 
-    def _undo_torn_write(self, file: File) -> None:
-        """Cut off what a failed write left behind, so that the next append follows on.
+    def _take_back(self, size: int) -> None:
+        """Cut off what a failed append left behind, so that the next one follows on.
 
         On a disk that fails this too, the folder goes offline and recovery cuts it at the start.
         """
-        if file.size > self.size and not self._config.preallocate:
-            file.truncate(self.size)
+        self.size = size
+        self._log_file().truncate(self._config.segment_bytes if self._config.preallocate else size)
 
     def _index(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         largest = self._largest if self._largest is not None else self.largest()
@@ -457,6 +468,9 @@ class Segment:
         self.time_index.rename(self.path(TIME_INDEX_SUFFIX))
         self.offset_index.rename(self.path(OFFSET_INDEX_SUFFIX))
         self._disk.rename(old, self.path(LOG_SUFFIX))
+
+    def reconfigure(self, config: LogConfig) -> None:
+        self._config = config
 
     def relocate(self, folder: PurePath) -> None:
         """Go on in a folder that was renamed."""

@@ -11,6 +11,7 @@ from odradek.core.errors import ApiError, CorruptionError
 from odradek.protocol.apis import api_named
 from odradek.protocol.framing import (
     HEADER_TAGS_MAX,
+    KEPT_BUFFER_BYTES_MAX,
     RECEIVE_BUFFER_BYTES,
     FrameReader,
     frame_request,
@@ -109,7 +110,7 @@ def test_a_claimed_size_allocates_nothing() -> None:
 
 def test_the_buffer_shrinks_again_after_a_large_frame() -> None:
     reader = FrameReader(LIMIT)
-    reader.receive(framed(bytes(8 * RECEIVE_BUFFER_BYTES)))
+    reader.receive(framed(bytes(KEPT_BUFFER_BYTES_MAX + 1)))
     frame = reader.next_frame()
     assert frame is not None
     del frame

@@ -295,3 +295,11 @@ def test_a_log_goes_on_in_a_renamed_folder(real_log: Log, tmp_path: Path) -> Non
     assert [r.offset for r in read_all(real_log.read(3, bytes_max=10).records)] == [3]
     real_log.close(NOW_MS)
     assert not (tmp_path / "t-0").exists()
+
+
+def test_new_settings_hold_for_the_active_segment(make_log: MakeLog) -> None:
+    log = make_log()
+    fill(log, 5)
+    log.reconfigure(dataclasses.replace(log.config, segment_bytes=400))
+    fill(log, 2)
+    assert len(bases(log)) == 2

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.storage.java_properties import format_properties, parse_properties
+from odradek.core.java_properties import (
+    format_properties,
+    parse_properties,
+    parse_property_lines,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,18 @@ def test_what_is_formatted_is_parsed_back(properties: dict[str, str]) -> None:
 def test_no_bytes_do_worse_than_value_error(data: bytes) -> None:
     with suppress(ValueError):
         parse_properties(data)
+
+
+def test_lines_are_numbered_from_one_and_joined_lines_by_their_first() -> None:
+    text = "# a comment\n\na=1\r\nb=2\\\n  3\\\n  4\rc=5\u2028\na=6"
+    assert parse_property_lines(text) == [
+        (3, "a", "1"),
+        (4, "b", "234"),
+        (7, "c", "5\u2028"),
+        (8, "a", "6"),
+    ]
+
+
+def test_a_malformed_escape_is_found_by_its_line() -> None:
+    with pytest.raises(ValueError, match=r"line 2: malformed escape \\u12"):
+        parse_property_lines("a=1\nb=\\u12")

@@ -1,4 +1,4 @@
-r"""Java's properties format, in which Kafka keeps ``meta.properties``.
+r"""Java's properties format: ``server.properties``, and Kafka's ``meta.properties`` on disk.
 
 One ``key=value`` per line, in ISO 8859-1. ``:`` or blanks may stand for the ``=``; blanks before a
 key and around the separator do not count. A line that begins with ``#`` or ``!`` is a comment. A
@@ -7,9 +7,10 @@ backslash at the end of a line joins it with the next, whose leading blanks go. 
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 _BLANK: Final = " \t\f"
+_LINE_END: Final = re.compile("\r\n|\r|\n")
 _ENDS_IN_BACKSLASH: Final = re.compile(r"(?<!\\)(\\\\)*\\$")
 _KEY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE: Final = re.compile(r"\\(u.{0,4}|.?)", re.DOTALL)
@@ -18,17 +19,37 @@ _MEANING: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPECIAL: Final = {meaning: f"\\{letter}" for letter, meaning in _MEANING.items()}
 
 
+class Property(NamedTuple):
+    line: int
+    """Of the file, counted from one; the first, if backslashes join several."""
+    key: str
+    value: str
+
+
 def parse_properties(data: bytes) -> dict[str, str]:
     r"""Return the properties; of a key that comes twice, the last value.
 
     Raises:
         ValueError: A ``\u`` without four hexadecimal digits, or half of a pair of them.
     """
-    properties = {}
-    for line in _logical_lines(data):
+    return {key: value for _, key, value in parse_property_lines(data.decode("latin-1"))}
+
+
+def parse_property_lines(text: str) -> list[Property]:
+    r"""Return every property in the order of the file, a key that comes twice both times.
+
+    Raises:
+        ValueError: A ``\u`` without four hexadecimal digits, or half of a pair of them.
+    """
+    properties = []
+    for number, line in _logical_lines(text):
         match = _KEY.match(line)
         assert match is not None  # it matches the empty string
-        properties[_unescape(match[1])] = _unescape(line[match.end() :])
+        try:
+            key, value = _unescape(match[1]), _unescape(line[match.end() :])
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from error
+        properties.append(Property(number, key, value))
     return properties
 
 
@@ -40,20 +61,20 @@ def format_properties(properties: dict[str, str]) -> bytes:
     return "\n".join(["#", *lines, ""]).encode("ascii")
 
 
-def _logical_lines(data: bytes) -> list[str]:
-    lines: list[str] = []
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    lines: list[tuple[int, str]] = []
     joins = False
-    for raw in data.splitlines():
-        line = raw.decode("latin-1").lstrip(_BLANK)
+    for number, physical in enumerate(_LINE_END.split(text), start=1):
+        line = physical.lstrip(_BLANK)
         if joins:
-            lines[-1] += line
+            first, start = lines.pop()
         elif not line or line[0] in "#!":
             continue
         else:
-            lines.append(line)
-        joins = _ENDS_IN_BACKSLASH.search(lines[-1]) is not None
-        if joins:
-            lines[-1] = lines[-1][:-1]
+            first, start = number, ""
+        line = start + line
+        joins = _ENDS_IN_BACKSLASH.search(line) is not None
+        lines.append((first, line[:-1] if joins else line))
     return lines
 
 

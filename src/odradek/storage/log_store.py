@@ -1,0 +1,591 @@
+"""All the logs of a node, over several log directories. Kafka calls this the log manager.
+
+A plain object with one owner: it has no thread and reads no clock. ``open`` and ``close`` block;
+in between, the owner calls ``tick`` at ``next_deadline_ms`` and has the work it returns carried
+out by threads (``log_upkeep``)::
+
+    for work in store.tick(now_ms):
+        error = await in_a_thread(work.run)     # None, or what it raised
+        work.done(error, now_ms)
+
+Whoever uses a log does so within its guard, so that an I/O error takes the directory offline and
+comes out as KAFKA_STORAGE_ERROR (``log_directory``)::
+
+    with store.guard(partition):
+        result = log.append_as_leader(…)
+
+Truncation goes through the store, because a checkpoint must never be ahead of its log, and so do
+deletion and moves between directories, which change folders:
+
+- deleting renames the folder to ``-delete`` and removes it ``file.delete.delay.ms`` later;
+- a replica moves by a second, *future* log in another directory, which is filled like a follower's
+  and, once it has all, replaces the current one. The future folder gets its final name before
+  the current one loses it: a crash in between leaves two logs, and both are whole.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import PurePath
+from random import Random
+from typing import Final
+
+from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.ids import TopicPartition, Uuid
+from odradek.storage.disk import Disk, OsDisk
+from odradek.storage.log import FlushPlan, Log
+from odradek.storage.log_dir_description import DirectoryDescription, VolumeSpace, describe
+from odradek.storage.log_dir_files import write_partition_metadata
+from odradek.storage.log_directory import IoGuard, LogDirectory, StoredLog, open_directories
+from odradek.storage.log_folders import FolderKind, folder_name, new_folder_name
+from odradek.storage.log_loading import IsStray, LoadingProgress, LogLoading, SettingsFor
+from odradek.storage.log_upkeep import LogUpkeep, StoreConfig
+from odradek.storage.log_work import FlushWork, Work, release_files
+from odradek.storage.recovery import LogSettings, create_log, open_log
+
+LOGS_MAX: Final = 200_000
+
+
+class LogStore:
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[LogDirectory],
+        settings_for: SettingsFor,
+        *,
+        config: StoreConfig,
+        random: Random,
+        now_ms: int,
+    ) -> None:
+        self.directories = directories
+        self.problems: list[str] = []
+        """What was found at the start that the operator should know; one line each."""
+        self._disk = disk
+        self._settings_for = settings_for
+        self._config = config
+        self._random = random
+        self._upkeep = LogUpkeep(directories, config, now_ms)
+        self._current: dict[TopicPartition, StoredLog] = {}
+        self._future: dict[TopicPartition, StoredLog] = {}
+        self._told_offline: list[LogDirectory] = []
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        paths: Sequence[PurePath],
+        settings_for: SettingsFor,
+        *,
+        cluster_id: str,
+        node_id: int,
+        now_ms: int,
+        random: Random,
+        config: StoreConfig | None = None,
+        format_new: bool = False,
+        is_stray: IsStray | None = None,
+        on_progress: Callable[[LoadingProgress], None] | None = None,
+    ) -> "LogStore":
+        """Lock the directories and open all logs in them, as ``log_loading`` says.
+
+        Blocks, for long after an unclean stop; call it where that is no harm. A directory that
+        cannot be read is offline from the start.
+
+        Raises:
+            DirectoryRefusedError: A directory is not this node's, or in use, or none is usable.
+        """
+        config = config or StoreConfig()
+        directories = open_directories(
+            disk,
+            paths,
+            cluster_id=cluster_id,
+            node_id=node_id,
+            random=random,
+            format_new=format_new,
+        )
+        store = cls(disk, directories, settings_for, config=config, random=random, now_ms=now_ms)
+        try:
+            store._load(now_ms, is_stray, on_progress)
+        except BaseException:
+            store.abandon()
+            raise
+        return store
+
+    def _load(
+        self,
+        now_ms: int,
+        is_stray: IsStray | None,
+        on_progress: Callable[[LoadingProgress], None] | None,
+    ) -> None:
+        loading = LogLoading(
+            self._disk,
+            self.directories,
+            self._settings_for,
+            now_ms=now_ms,
+            random=self._random,
+            processes=self._config.num_recovery_threads_per_data_dir,
+            is_stray=is_stray,
+            on_progress=on_progress,
+        )
+        loading.run()
+        self.problems = loading.problems
+        for directory, folder in loading.leftovers:
+            self._upkeep.remove_later(directory, folder, now_ms)
+        for directory in self.directories:
+            for partition, stored in directory.logs.items():
+                (self._future if stored.is_future else self._current)[partition] = stored
+                self._upkeep.on_settings(stored.log, now_ms)
+
+    # Finding.
+
+    @property
+    def logs(self) -> list[Log]:
+        """The current logs that can be used."""
+        return [stored.log for stored in self._current.values() if stored.directory.is_online]
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return the log of a partition, None if there is none on this node.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR: its directory is offline, or it could not be opened.
+        """
+        return self._get(partition, is_future=False)
+
+    def get_future(self, partition: TopicPartition) -> Log | None:
+        """As ``get``, of the log that is to take its place."""
+        return self._get(partition, is_future=True)
+
+    def _get(self, partition: TopicPartition, *, is_future: bool) -> Log | None:
+        stored = (self._future if is_future else self._current).get(partition)
+        if stored is None:
+            self._refuse_failed(partition, is_future=is_future)
+            return None
+        if not stored.directory.is_online:
+            raise stored.directory.refusal()
+        return stored.log
+
+    def guard(self, partition: TopicPartition, *, is_future: bool = False) -> IoGuard:
+        """Return what to use the log in; another one once the log has moved."""
+        return self._stored(partition, is_future=is_future).directory.guard
+
+    def directory_of(self, partition: TopicPartition, *, is_future: bool = False) -> LogDirectory:
+        return self._stored(partition, is_future=is_future).directory
+
+    def topic_id(self, partition: TopicPartition) -> Uuid | None:
+        return self._stored(partition).topic_id
+
+    def _stored(self, partition: TopicPartition, *, is_future: bool = False) -> StoredLog:
+        stored = (self._future if is_future else self._current).get(partition)
+        if stored is None:
+            self._refuse_failed(partition, is_future=is_future)
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: no log on this node"
+            )
+        return stored
+
+    def _refuse_failed(self, partition: TopicPartition, *, is_future: bool) -> None:
+        for directory in self.directories:
+            failed = directory.failed.get(partition)
+            if failed is not None and failed.is_future == is_future:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, failed.reason)
+
+    @property
+    def previous_broker_epoch(self) -> int | None:
+        """The broker epoch of the last stop, if that was clean in all directories (KIP-966)."""
+        epochs = {
+            directory.clean_shutdown.broker_epoch
+            if directory.is_online and directory.clean_shutdown is not None
+            else None
+            for directory in self.directories
+        }
+        return epochs.pop() if len(epochs) == 1 else None
+
+    def take_offline_directories(self) -> list[LogDirectory]:
+        """Return the directories that went offline since the last call, for the controller."""
+        new = [d for d in self.directories if not d.is_online and d not in self._told_offline]
+        self._told_offline += new
+        return new
+
+    # Making.
+
+    def create(
+        self,
+        partition: TopicPartition,
+        topic_id: Uuid,
+        *,
+        now_ms: int,
+        settings: LogSettings | None = None,
+        directory_id: Uuid | None = None,
+        is_new: bool = True,
+    ) -> Log:
+        """Return the log of a partition, a new one if there is none.
+
+        It goes to the directory with this id or else to the one with the fewest logs; if that
+        fails, to the next. ``is_new`` is false if this node should have it: then there may be
+        one in a directory that is offline, and none is made.
+
+        Raises:
+            ApiError: INCONSISTENT_TOPIC_ID: there is one, of another topic of this name;
+                KAFKA_STORAGE_ERROR; INVALID_TOPIC_EXCEPTION.
+        """
+        existing = self._current.get(partition)
+        if existing is not None:
+            with existing.directory.guard:
+                _check_topic_id(existing, topic_id)
+            return existing.log
+        self._refuse_failed(partition, is_future=False)
+        self._refuse_if_too_many()
+        offline = [str(d.path) for d in self.directories if not d.is_online]
+        if offline and not is_new:
+            raise _storage_error(f"{partition} may be in {', '.join(offline)}, which is offline")
+        settings = settings or self._settings_for(partition.topic)
+        name = folder_name(partition)
+        for directory in self.directories:
+            with suppress(ApiError), directory.guard:
+                directory.make_removal_durable(partition)
+        for directory in self._places(directory_id):
+            with suppress(ApiError), directory.guard:
+                log = self._create_in(directory, name, partition, topic_id, settings, now_ms)
+                self._add(StoredLog(log, directory, topic_id), now_ms)
+                return log
+        raise _storage_error(f"{partition}: no log directory could take it")
+
+    def _create_in(
+        self,
+        directory: LogDirectory,
+        name: str,
+        partition: TopicPartition,
+        topic_id: Uuid | None,
+        settings: LogSettings,
+        now_ms: int,
+        log_start_offset: int = 0,
+    ) -> Log:
+        directory.forget(partition)
+        folder = directory.path / name
+        if self._disk.exists(folder):  # somebody put it there since the start
+            stray = new_folder_name(partition, FolderKind.STRAY, self._random)
+            self._disk.rename(folder, folder.with_name(stray))
+        self._disk.make_folder(folder)
+        if topic_id is not None:
+            write_partition_metadata(self._disk, folder, topic_id)
+        log = create_log(
+            partition,
+            self._disk,
+            folder,
+            settings,
+            now_ms=now_ms,
+            random=self._random,
+            log_start_offset=log_start_offset,
+        )
+        # Without this, files that are synced later could vanish together with their folder.
+        directory.sync_names()
+        log.last_flush_ms = now_ms
+        return log
+
+    def _places(self, directory_id: Uuid | None) -> list[LogDirectory]:
+        """Return the directories to try for a new log, in this order."""
+        online = [directory for directory in self.directories if directory.is_online]
+        if directory_id is None:
+            return sorted(online, key=lambda directory: len(directory.logs))
+        return [directory for directory in online if directory.directory_id == directory_id]
+
+    def _add(self, stored: StoredLog, now_ms: int) -> None:
+        partition = stored.log.partition
+        (self._future if stored.is_future else self._current)[partition] = stored
+        stored.directory.logs[partition] = stored
+        self._upkeep.on_settings(stored.log, now_ms)
+
+    def _refuse_if_too_many(self) -> None:
+        if len(self._current) + len(self._future) >= LOGS_MAX:
+            raise _storage_error(f"a node can have {LOGS_MAX} logs; start another node")
+
+    def update_settings(self, topic: str, now_ms: int) -> None:
+        """Look again what the settings of a topic's logs are."""
+        settings = self._settings_for(topic)
+        for stored in [*self._current.values(), *self._future.values()]:
+            if stored.log.partition.topic == topic:
+                stored.log.reconfigure(settings.config)
+                self._upkeep.on_settings(stored.log, now_ms)
+
+    # Cutting and deleting.
+
+    def truncate_to(
+        self, partition: TopicPartition, offset: int, now_ms: int, *, is_future: bool = False
+    ) -> bool:
+        """Drop all records from ``offset`` on; return whether there were any.
+
+        Synced before it returns. Otherwise, once the log has grown again into another segment, a
+        crash could bring back the old records in this one and keep the new ones in that, and the
+        replica would differ from its leader without a trace.
+        """
+        stored = self._stored(partition, is_future=is_future)
+        log = stored.log
+        with stored.directory.guard:
+            if offset >= log.log_end_offset:
+                return log.truncate_to(offset, now_ms)
+            holding = log.segments.holding(offset) or log.segments[0]
+            self._before_truncation(stored, offset, min(holding.base_offset, offset))
+            log.truncate_to(offset, now_ms)
+            log.flush(now_ms)
+        return True
+
+    def truncate_fully_and_start_at(
+        self, partition: TopicPartition, offset: int, now_ms: int, *, is_future: bool = False
+    ) -> None:
+        """Drop everything, synced as well; the next record gets ``offset``."""
+        stored = self._stored(partition, is_future=is_future)
+        log = stored.log
+        with stored.directory.guard:
+            self._before_truncation(stored, offset, min(log.segments[0].base_offset, offset))
+            log.truncate_fully_and_start_at(offset, now_ms)
+            log.flush(now_ms)
+
+    def _before_truncation(self, stored: StoredLog, offset: int, recovery_point: int) -> None:
+        stored.truncations += 1
+        directory, log = stored.directory, stored.log
+        if directory.cleaner is not None and not stored.is_future:
+            directory.cleaner.on_truncated(log.partition, offset)
+        directory.lower_checkpoints(
+            log.partition,
+            min(log.recovery_point, recovery_point),
+            min(log.log_start_offset, offset),
+        )
+
+    def delete(self, partition: TopicPartition, now_ms: int, *, is_stray: bool = False) -> bool:
+        """Take the logs of a partition out of use, and remove them later; strays are kept aside.
+
+        Return whether there were any. Also works where the disk is full.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR: there may be one in a directory that is offline.
+        """
+        kind = FolderKind.STRAY if is_stray else FolderKind.DELETE
+        found = False
+        for logs in (self._future, self._current):
+            stored = logs.get(partition)
+            if stored is not None:
+                found = True
+                with stored.directory.freeing_guard:
+                    self._discard(stored, kind, now_ms)
+        for directory in self.directories:
+            if partition in directory.failed:
+                found = True
+                with directory.freeing_guard:
+                    folder = directory.failed[partition].folder
+                    self._rename_away(directory, folder, partition, kind, now_ms)
+                    del directory.failed[partition]
+        offline = [str(d.path) for d in self.directories if not d.is_online]
+        if offline and not found:
+            raise _storage_error(f"{partition} may be in {', '.join(offline)}, which is offline")
+        return found
+
+    def _discard(self, stored: StoredLog, kind: FolderKind, now_ms: int) -> None:
+        log, directory = stored.log, stored.directory
+        if directory.cleaner is not None:
+            directory.cleaner.abandon(log.partition)
+        release_files(log)
+        delay_ms = log.config.file_delete_delay_ms
+        self._rename_away(directory, log.folder, log.partition, kind, now_ms + delay_ms)
+        del directory.logs[log.partition]
+        logs = self._future if stored.is_future else self._current
+        if logs.get(log.partition) is stored:
+            del logs[log.partition]
+        self._upkeep.checkpoint_soon(directory, now_ms)
+
+    def _rename_away(
+        self,
+        directory: LogDirectory,
+        folder: PurePath,
+        partition: TopicPartition,
+        kind: FolderKind,
+        due_ms: int,
+    ) -> None:
+        target = folder.with_name(new_folder_name(partition, kind, self._random))
+        self._disk.rename(folder, target)
+        directory.on_renamed_away(partition)
+        if kind is FolderKind.DELETE:
+            self._upkeep.remove_later(directory, target, due_ms)
+
+    # Moving between directories.
+
+    def create_future(self, partition: TopicPartition, directory_id: Uuid, now_ms: int) -> Log:
+        """Make an empty log in another directory, to be filled from the current one.
+
+        Raises:
+            ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, or INVALID_TOPIC_EXCEPTION because
+                the name of a future folder would be too long.
+        """
+        current = self._stored(partition)
+        assert partition not in self._future, "abandon that one first"
+        assert directory_id != current.directory.directory_id, "it is there already"
+        self._refuse_if_too_many()
+        places = self._places(directory_id)
+        if not places:
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"no directory {directory_id} is online")
+        (directory,) = places
+        name = new_folder_name(partition, FolderKind.FUTURE, self._random)
+        settings = self._settings_for(partition.topic)
+        with directory.guard:
+            start = current.log.log_start_offset
+            log = self._create_in(
+                directory, name, partition, current.topic_id, settings, now_ms, start
+            )
+            self._add(StoredLog(log, directory, current.topic_id, is_future=True), now_ms)
+        return log
+
+    def replace_current_with_future(self, partition: TopicPartition, now_ms: int) -> Log:
+        """Let the future log take the place of the current one, which is deleted; return it.
+
+        It is a new object, and the old ones are dead. What is not flushed yet is flushed here, so
+        have it flushed before (``plan_flush``) to keep this short.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR. If only the old directory failed, the move is done.
+        """
+        stored = self._stored(partition, is_future=True)
+        current = self._current.get(partition)
+        directory = stored.directory
+        with directory.guard:
+            stored.log = self._moved(stored, directory.path / folder_name(partition), now_ms)
+            self._disk.sync_folder(directory.path)
+        if current is not None:
+            stored.log.update_high_watermark(current.log.high_watermark)
+        stored.is_future = False
+        del self._future[partition]
+        self._current[partition] = stored
+        if current is not None:
+            with current.directory.guard:
+                self._discard(current, FolderKind.DELETE, now_ms)
+                current.directory.make_removal_durable(partition)
+        return stored.log
+
+    def _moved(self, stored: StoredLog, folder: PurePath, now_ms: int) -> Log:
+        """Close a log, rename its folder and open it again."""
+        old = stored.log
+        # With a sync, as what it replaces may have been synced already.
+        old.close(now_ms)
+        self._disk.rename(old.folder, folder)
+        log, _ = open_log(
+            old.partition,
+            self._disk,
+            folder,
+            self._settings_for(old.partition.topic),
+            now_ms=now_ms,
+            random=self._random,
+            clean=True,
+            log_start_offset=old.log_start_offset,
+        )
+        log.last_flush_ms = now_ms
+        log.update_high_watermark(old.high_watermark)
+        return log
+
+    def abandon_future(self, partition: TopicPartition, now_ms: int) -> None:
+        """Give up moving a replica."""
+        stored = self._stored(partition, is_future=True)
+        with stored.directory.freeing_guard:
+            self._discard(stored, FolderKind.DELETE, now_ms)
+
+    # From time to time.
+
+    def plan_flush(self, partition: TopicPartition, *, is_future: bool = False) -> FlushWork | None:
+        """Return the work to be done before an append counts as flushed, None if all is."""
+        stored = self._stored(partition, is_future=is_future)
+        if stored.log.log_end_offset <= stored.log.recovery_point:
+            return None
+        with stored.directory.guard:
+            return FlushWork(self._upkeep.count, stored, stored.log.plan_flush())
+
+    def tick(self, now_ms: int) -> list[Work]:
+        """Do what is due; return what is to be done in threads. See ``log_upkeep``."""
+        return self._upkeep.tick(now_ms)
+
+    def next_deadline_ms(self) -> int:
+        return self._upkeep.next_deadline_ms()
+
+    def describe(
+        self, space_of: Callable[[PurePath], VolumeSpace] | None = None
+    ) -> list[DirectoryDescription]:
+        """Return what is in each directory; ``space_of`` asks the file system."""
+        return [describe(directory, self._current, space_of) for directory in self.directories]
+
+    # Stopping.
+
+    def close(self, now_ms: int, broker_epoch: int) -> None:
+        """Stop cleanly: sync and close all logs, write the checkpoints, then say so.
+
+        Blocks. A directory in which anything of this fails is recovered at the next start.
+        """
+        try:
+            for directory in self.directories:
+                with suppress(ApiError), directory.guard:
+                    self._close_logs(directory, now_ms)
+                    directory.finish(broker_epoch)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop as a crash would, but give the locks back."""
+        for directory in self.directories:
+            for stored in directory.logs.values():
+                release_files(stored.log)
+            directory.unlock()
+
+    def _close_logs(self, directory: LogDirectory, now_ms: int) -> None:
+        plans: list[tuple[Log, FlushPlan]] = []
+        for stored in directory.logs.values():
+            plan = _closed(stored.log)
+            if plan is not None:
+                plans.append((stored.log, plan))
+        threads = self._config.num_recovery_threads_per_data_dir
+        if threads > 1 and len(plans) > 1 and isinstance(self._disk, OsDisk):
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(lambda closing: closing[1].run(), plans))
+        else:
+            for _, plan in plans:
+                plan.run()
+        for log, plan in plans:
+            log.on_flushed(plan, now_ms)
+
+    def check_invariants(self) -> None:
+        for logs, is_future in ((self._current, False), (self._future, True)):
+            for partition, stored in logs.items():
+                assert stored.log.partition == partition
+                assert stored.is_future == is_future
+                assert stored.directory.logs[partition] is stored
+                assert stored.log.folder.parent == stored.directory.path
+        known = len(self._current) + len(self._future)
+        assert known == sum(len(directory.logs) for directory in self.directories)
+        for directory in self.directories:
+            assert not directory.logs.keys() & directory.failed.keys()
+
+
+def _check_topic_id(stored: StoredLog, topic_id: Uuid) -> None:
+    """Refuse another topic of the same name; give an id to a log that has none yet."""
+    if stored.topic_id is None:
+        write_partition_metadata(stored.log.disk, stored.log.folder, topic_id)
+        stored.topic_id = topic_id
+    elif stored.topic_id != topic_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            f"{stored.log.partition} here is of topic id {stored.topic_id}, not {topic_id}; "
+            "it must be deleted first",
+        )
+
+
+def _closed(log: Log) -> FlushPlan | None:
+    """Close a log's files for a clean stop; return what to sync, None if all is synced already.
+
+    An idle log needs no sync: its records are on disk, and if its trimmed indexes are not, the
+    next start notices and makes them anew. So ten thousand of them take seconds to close.
+    """
+    snapshot = log.producer_states.take_snapshot(sync=False)
+    for segment in log.segments:
+        segment.close(trim=segment is log.segments.active)
+    if snapshot is None and log.log_end_offset <= log.recovery_point:
+        return None
+    plan = log.plan_flush()
+    paths = plan.paths if snapshot is None else [*plan.paths, snapshot]
+    return plan._replace(folder=log.folder, paths=paths)
+
+
+def _storage_error(reason: str) -> ApiError:
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
