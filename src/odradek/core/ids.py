@@ -61,7 +61,7 @@ ZERO_UUID: Final = Uuid(16)
 """Means "no id": UUID fields of the protocol have no null."""
 
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")
-"""The topic id of ``__cluster_metadata``; also means "lost directory" in a directory field."""
+"""The topic id of ``__cluster_metadata``."""
 
 RESERVED_UUIDS: Final = frozenset({ZERO_UUID, METADATA_TOPIC_ID})
 

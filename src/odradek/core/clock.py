@@ -1,0 +1,11 @@
+"""The port through which the system learns what time it is. The real clock is in the broker."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, as records and retention count; may jump."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment; never goes back. For deadlines and sessions."""

@@ -1,0 +1,1 @@
+"""The facts: every config by subject, as text that ``definition`` reads."""

@@ -1,0 +1,35 @@
+"""Broker configs: the transaction coordinator.
+
+The notation is explained in ``odradek.core.config.definition``.
+"""
+
+from typing import Final
+
+TABLE: Final = """
+transaction.max.timeout.ms INT 900000 1..
+    The longest timeout a producer may ask for its transactions.
+transaction.state.log.num.partitions INT 50 1..
+    Partitions of __transaction_state.
+transaction.state.log.replication.factor SHORT 3 1..
+    Replicas of __transaction_state.
+transaction.state.log.min.isr INT 2 1..
+    The min.insync.replicas of __transaction_state.
+transaction.state.log.segment.bytes INT 104857600 1..
+    The segment size of __transaction_state.
+transaction.state.log.load.buffer.size INT 5242880 1..
+    Bytes read at a time when transactions are loaded.
+transaction.abort.timed.out.transaction.cleanup.interval.ms INT 10000 1..
+    How often transactions that ran out of time are aborted.
+transaction.remove.expired.transaction.cleanup.interval.ms INT 3600000 1..
+    How often forgotten transactional ids are removed.
+transaction.partition.verification.enable BOOLEAN true cluster-wide
+    Whether a write is checked to belong to a transaction under way.
+transaction.two.phase.commit.enable BOOLEAN false
+    Whether producers may prepare transactions that never time out.
+transactional.id.expiration.ms INT 604800000 1..
+    How long an unused transactional id is remembered.
+add.partitions.to.txn.retry.backoff.ms INT 20 1..
+    How long the broker waits before asking the coordinator again.
+add.partitions.to.txn.retry.backoff.max.ms INT 100 0..
+    The longest of those waits in all.
+"""

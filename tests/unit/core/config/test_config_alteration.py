@@ -1,0 +1,113 @@
+"""Changes that Kafka's recorded answers (test_config_describe) do not cover."""
+
+from collections.abc import Callable
+
+import pytest
+
+from odradek.core.config import (
+    Alteration,
+    AlterOperation,
+    BrokerLevels,
+    ConfigResourceType,
+    plan_alterations,
+    validate_client_metrics_configs,
+    validate_group_configs,
+    validate_topic_config,
+    validate_topic_configs,
+)
+from odradek.core.errors import ApiError, ErrorCode
+
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+TOPIC = ConfigResourceType.TOPIC
+
+
+def refusal(act: Callable[[], object]) -> tuple[ErrorCode, str]:
+    with pytest.raises(ApiError) as caught:
+        act()
+    return caught.value.code, caught.value.message
+
+
+def test_only_changes_are_planned() -> None:
+    current = {"retention.ms": "5", "flush.ms": "6", "cleanup.policy": "delete"}
+    planned = plan_alterations(
+        TOPIC,
+        current,
+        [
+            Alteration("retention.ms", SET, "5"),
+            Alteration("flush.ms", DELETE),
+            Alteration("segment.ms", DELETE),
+            Alteration("cleanup.policy", APPEND, "compact,delete"),
+        ],
+    )
+    assert planned == {"flush.ms": None, "cleanup.policy": "delete,compact"}
+
+
+def test_lists_begin_with_their_default() -> None:
+    append = [Alteration("cleanup.policy", APPEND, "compact")]
+    assert plan_alterations(TOPIC, {}, append) == {"cleanup.policy": "delete,compact"}
+    subtract = [Alteration("cleanup.policy", SUBTRACT, "delete,compact")]
+    assert plan_alterations(TOPIC, {}, subtract) == {"cleanup.policy": ""}
+
+
+def test_a_request_that_contradicts_itself_is_refused() -> None:
+    twice = [Alteration("flush.ms", SET, "1"), Alteration("flush.ms", DELETE)]
+    assert refusal(lambda: plan_alterations(TOPIC, {}, twice)) == (
+        ErrorCode.INVALID_REQUEST,
+        "Error due to duplicate config keys",
+    )
+    nothing = [Alteration("flush.ms", SET, None)]
+    assert refusal(lambda: plan_alterations(TOPIC, {}, nothing)) == (
+        ErrorCode.INVALID_REQUEST,
+        "Null value not supported for : flush.ms",
+    )
+
+
+def test_a_value_has_a_greatest_length() -> None:
+    name = "leader.replication.throttled.replicas"
+    current = {name: ",".join(f"{i}:1" for i in range(5000))}
+    append = [Alteration(name, APPEND, "9999:1")]
+    code, message = refusal(lambda: plan_alterations(TOPIC, current, append))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "exceeds the maximum value size of 32767 bytes" in message
+
+
+def test_a_topic_config() -> None:
+    validate_topic_config("segment.bytes", "1048576")
+    validate_topic_config("segment.bytes", "100", small_segments=True)
+    assert refusal(lambda: validate_topic_config("segment.bytes", "100")) == (
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value 100 for configuration segment.bytes: Value must be at least 1048576",
+    )
+    assert refusal(lambda: validate_topic_config("x", "1"))[1] == "Unknown topic config name: x"
+
+
+def test_topic_configs_without_a_value_are_refused() -> None:
+    assert refusal(lambda: validate_topic_configs({"flush.ms": None}, BrokerLevels()))[1] == (
+        "Null value not supported for topic configs: flush.ms"
+    )
+
+
+def test_a_topic_config_is_held_against_its_brokers() -> None:
+    levels = BrokerLevels({"log.cleaner.max.compaction.lag.ms": "50"})
+    code, message = refusal(lambda: validate_topic_configs({"min.compaction.lag.ms": "60"}, levels))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "min.compaction.lag.ms (60) > max.compaction.lag.ms (50)" in message
+
+
+def test_configs_of_groups_and_client_metrics() -> None:
+    validate_group_configs({"share.auto.offset.reset": "earliest"})
+    assert refusal(lambda: validate_group_configs({"x": "1"})) == (
+        ErrorCode.INVALID_CONFIG,
+        "Unknown group config name: x",
+    )
+    assert refusal(lambda: validate_group_configs({"share.isolation.level": "x"}))[0] is (
+        ErrorCode.INVALID_CONFIG
+    )
+    validate_client_metrics_configs({"interval.ms": "100"})
+    assert refusal(lambda: validate_client_metrics_configs({"x": "1"})) == (
+        ErrorCode.INVALID_REQUEST,
+        "Unknown client metrics configuration: x",
+    )
+    assert refusal(lambda: validate_client_metrics_configs({"interval.ms": "99"}))[0] is (
+        ErrorCode.INVALID_CONFIG
+    )
