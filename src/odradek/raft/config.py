@@ -1,0 +1,44 @@
+"""The times of a quorum: Kafka's ``controller.quorum.*`` settings and their defaults."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+PARKED_FETCHES_MAX: Final = 1_000
+"""Fetches that wait for news at a leader; one more is answered at once, with none."""
+
+OBSERVERS_MAX: Final = 10_000
+"""Replicas without a vote that a leader keeps an account of."""
+
+OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    election_timeout_ms: int = 1_000
+    election_backoff_max_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    fetch_max_wait_ms: int = 500
+    request_timeout_ms: int = 2_000
+    retry_backoff_ms: int = 20
+
+    @property
+    def check_quorum_timeout_ms(self) -> int:
+        # Half as long again as a follower waits: it should notice before its leader does.
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_quorum_epoch_interval_ms(self) -> int:
+        return self.fetch_timeout_ms // 2
+
+    def random_election_timeout_ms(self, random: Random) -> int:
+        return self.election_timeout_ms + random.randrange(max(self.election_timeout_ms, 1))
+
+    def successor_backoff_ms(self, position: int, count: int) -> int:
+        """Return how long the ``position``-th of ``count`` preferred candidates holds back."""
+        if position == 0:
+            return 0
+        if position >= count:
+            return self.election_backoff_max_ms
+        base_ms = self.election_backoff_max_ms >> (count - 1)
+        return min(self.election_backoff_max_ms, base_ms << (position - 1))

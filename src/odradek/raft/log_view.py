@@ -1,0 +1,61 @@
+"""What the quorum has to know of the log, and where two logs part.
+
+Records of one epoch are written by one leader, in order. So two logs that have the same epoch
+before the same offset are equal up to there (Raft's log matching), and a follower needs to name but
+its last offset and epoch for the leader to see whether its log is a prefix of the leader's.
+"""
+
+from typing import Protocol
+
+from odradek.raft.messages import OffsetAndEpoch
+
+
+class LogView(Protocol):
+    """The metadata log, read only. All answers come from memory."""
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record; 0 if there is none."""
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Return the greatest epoch with records that is at most ``epoch``, and where they end.
+
+        For an epoch beyond the last: the log end offset and the last epoch. For one before the
+        first: where the log starts, and the epoch asked for.
+        """
+
+
+def log_end(log: LogView) -> OffsetAndEpoch:
+    return OffsetAndEpoch(log.log_end_offset, log.last_epoch)
+
+
+def is_up_to_date(log: LogView, candidate: OffsetAndEpoch) -> bool:
+    """Whether a log that ends at ``candidate`` holds all that this one could have committed."""
+    return (candidate.epoch, candidate.offset) >= (log.last_epoch, log.log_end_offset)
+
+
+def find_divergence(
+    log: LogView, fetch_offset: int, last_fetched_epoch: int
+) -> OffsetAndEpoch | None:
+    """Return how far a follower's log may agree with this one; None if it does throughout."""
+    if fetch_offset == 0:
+        return None
+    end = log.end_offset_for_epoch(last_fetched_epoch)
+    if end.epoch == last_fetched_epoch and fetch_offset <= end.offset:
+        return None
+    return end
+
+
+def truncation_offset(log: LogView, diverging: OffsetAndEpoch) -> int:
+    """Return where to cut the local log, given what its leader said of the divergence.
+
+    If the leader's epoch is not in the local log, the greatest one below it is next to be compared,
+    and cutting at its end is always right: the leader has nothing of the epochs in between.
+    """
+    end = log.end_offset_for_epoch(diverging.epoch)
+    if end.epoch == diverging.epoch:
+        return min(end.offset, diverging.offset)
+    return end.offset

@@ -1,0 +1,305 @@
+"""One member of the metadata quorum: KRaft as a state machine.
+
+Theory of operation. The driver feeds messages (``step``), time (``tick``) and news of the log
+(``on_appended``, ``on_flushed``), then takes a :class:`Ready` and carries it out in its order
+(``ready``), and so on. The node does no I/O, knows no clock, and looks at the log only through a
+:class:`LogView`, which must be as the last Ready left it. At the start all of the log is flushed.
+
+::
+
+    Unattached   election timeout            -> Prospective
+    Prospective  majority would vote for it  -> Candidate, in a new epoch
+                 lost, or timeout            -> Follower if a leader is known, else Unattached
+    Candidate    majority voted for it       -> Leader
+                 timeout                     -> Prospective
+    Follower     fetch timeout               -> Prospective
+    Leader       heard of no majority, or resigns -> Resigned
+    Resigned     election timeout            -> Unattached, in a new epoch
+    any          hears of a later epoch, or of the leader of this one -> Unattached or Follower
+
+A quorum of one leads a new epoch when the constructor returns, and commits what is flushed.
+
+Left out so far: changing the voter set (KIP-853), FetchSnapshot.
+"""
+
+from random import Random
+from typing import assert_never
+
+from odradek.core.errors import ErrorCode
+from odradek.raft.config import RaftConfig
+from odradek.raft.hard_state import HardState
+from odradek.raft.leader import Leader
+from odradek.raft.log_view import LogView
+from odradek.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    Message,
+    ReplicaKey,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from odradek.raft.quorum import Quorum
+from odradek.raft.ready import Ready
+from odradek.raft.replication import Replication
+from odradek.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from odradek.raft.voters import VoterSet
+from odradek.raft.voting import Voting
+
+
+class RaftNode:
+    def __init__(
+        self,
+        key: ReplicaKey,
+        voters: VoterSet,
+        log: LogView,
+        hard_state: HardState,
+        *,
+        config: RaftConfig,
+        random: Random,
+        now_ms: int,
+    ) -> None:
+        self._quorum = Quorum(key, voters, log, config, random, hard_state)
+        self._voting = Voting(self._quorum)
+        self._replication = Replication(self._quorum)
+        self._now_ms = now_ms
+        self._quorum.start(now_ms)
+        self._poll(now_ms)
+
+    @property
+    def key(self) -> ReplicaKey:
+        return self._quorum.key
+
+    @property
+    def role(self) -> Role:
+        return self._quorum.role
+
+    @property
+    def hard_state(self) -> HardState:
+        return self._quorum.hard_state
+
+    @property
+    def epoch(self) -> int:
+        return self._quorum.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        return self._quorum.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self._quorum.role, Leader)
+
+    @property
+    def high_watermark(self) -> int | None:
+        """How far the log is committed, as far as this node knows; never goes back."""
+        return self._quorum.high_watermark
+
+    def step(self, message: Message, now_ms: int) -> None:
+        """Take one message from a peer.
+
+        Raises:
+            QuorumError: The message contradicts what this node knows to be decided.
+        """
+        self._enter(now_ms)
+        match message:
+            case VoteRequest():
+                self._voting.on_vote_request(message, now_ms)
+            case BeginQuorumEpochRequest():
+                self._voting.on_begin_request(message, now_ms)
+            case EndQuorumEpochRequest():
+                self._voting.on_end_request(message, now_ms)
+            case FetchRequest():
+                self._replication.on_fetch_request(message, now_ms)
+            case (
+                VoteResponse()
+                | BeginQuorumEpochResponse()
+                | EndQuorumEpochResponse()
+                | FetchResponse()
+            ):
+                self._on_response(message, now_ms)
+            case _ as unreachable:
+                assert_never(unreachable)
+        self._poll(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Let time pass; does nothing before ``next_deadline_ms()``."""
+        self._enter(now_ms)
+        self._poll(now_ms)
+
+    def on_appended(self, now_ms: int) -> None:
+        """Say that this leader's log has grown, by the LeaderChange record or the caller's own."""
+        self._enter(now_ms)
+        if isinstance(self.role, Leader):
+            self._replication.answer_parked(self.role, now_ms)
+
+    def on_flushed(self, offset: int, now_ms: int) -> None:
+        """Say that the log is on disk up to ``offset``, exclusive."""
+        self._enter(now_ms)
+        assert offset <= self._quorum.log.log_end_offset
+        self._quorum.flushed_offset = max(self._quorum.flushed_offset, offset)
+        self._replication.on_flushed(now_ms)
+        self._poll(now_ms)
+
+    def on_send_failed(self, target: int, correlation_id: int, now_ms: int) -> None:
+        """Say that no answer to a request will come: the connection is closed."""
+        self._enter(now_ms)
+        if self._quorum.requests.close(target, correlation_id):
+            self._quorum.requests.back_off(target, now_ms)
+        self._poll(now_ms)
+
+    def resign(self, now_ms: int) -> None:
+        """Give up leadership, as before a clean stop; nothing happens if this node has none."""
+        self._enter(now_ms)
+        if self.is_leader:
+            self._quorum.become_resigned(now_ms)
+        self._poll(now_ms)
+
+    def take_ready(self) -> Ready:
+        """Return what to do, and take it as done: see ``ready`` for the order."""
+        return self._quorum.outbox.take()
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when to call ``tick``, at the latest; None if only messages can move this node."""
+        times = [self._quorum.requests.next_deadline_ms(), self._role_deadline_ms()]
+        if self._may_fetch_now():  # the log was cut, or flushed, since the last poll
+            times.append(self._now_ms)
+        return min((time for time in times if time is not None), default=None)
+
+    def check_invariants(self) -> None:
+        quorum = self._quorum
+        quorum.hard_state.check_invariants()
+        end_offset = quorum.log.log_end_offset
+        assert quorum.epoch >= quorum.log.last_epoch
+        assert quorum.flushed_offset <= end_offset
+        assert quorum.high_watermark is None or quorum.high_watermark <= end_offset
+        leads = isinstance(quorum.role, Leader | Resigned)
+        match quorum.role:
+            case Leader() as leader:
+                assert leader.high_watermark in (None, quorum.high_watermark)
+                assert leader.epoch_start_offset <= end_offset
+                assert quorum.is_voter
+            case Follower(leader_id=leader_id):
+                assert leader_id == quorum.leader_id != quorum.key.id
+            case Candidate():
+                assert quorum.leader_id is None
+                assert quorum.hard_state.voted is not None
+                assert quorum.hard_state.voted.matches(quorum.key)
+            case Unattached() | Prospective() | Resigned():
+                pass
+        assert not leads or quorum.leader_id == quorum.key.id
+
+    def _enter(self, now_ms: int) -> None:
+        assert self._quorum.outbox.log_instruction is None, "carry out the last Ready first"
+        assert now_ms >= self._now_ms, "time went back; drive the node by a monotonic clock"
+        self._now_ms = now_ms
+
+    def _on_response(self, response: Response, now_ms: int) -> None:
+        if not self._quorum.requests.close(response.sender, response.correlation_id):
+            return  # asked in an earlier role, or given up
+        if not self._is_relevant(response, now_ms):
+            return
+        match self.role, response:
+            case (Prospective() | Candidate()) as role, VoteResponse():
+                self._voting.on_vote_response(role, response, now_ms)
+            case Follower() as role, FetchResponse():
+                self._replication.on_fetch_response(role, response, now_ms)
+            case Resigned() as role, EndQuorumEpochResponse():
+                role.unacknowledged.remove(response.sender)
+            case _:
+                pass  # nothing to note: the peer agrees
+
+    def _is_relevant(self, response: Response, now_ms: int) -> bool:
+        """Whether a response answers in this epoch and without error; learn from it if not."""
+        quorum, error = self._quorum, response.error
+        if error is ErrorCode.UNSUPPORTED_VERSION and isinstance(quorum.role, Prospective):
+            quorum.become_candidate(now_ms)  # the peer is from before pre-votes
+            return False
+        is_news = response.leader_id is not None and quorum.leader_id is None
+        if error is ErrorCode.NONE and response.leader_epoch == quorum.epoch and not is_news:
+            return True
+        quorum.requests.back_off(response.sender, now_ms)
+        if response.leader_epoch >= quorum.epoch:
+            quorum.learn_leader(response.leader_epoch, response.leader_id, now_ms)
+        return False
+
+    def _poll(self, now_ms: int) -> None:
+        """Do what is due in the role, again for each role that this leads to."""
+        self._quorum.requests.expire(now_ms)
+        while self._quorum.outbox.log_instruction is None:
+            before = self.role
+            self._poll_role(now_ms)
+            if self.role is before:
+                return
+
+    def _poll_role(self, now_ms: int) -> None:
+        quorum = self._quorum
+        match self.role:
+            case Unattached(election_deadline_ms=deadline):
+                if self._is_due(deadline, now_ms):
+                    quorum.become_prospective(now_ms)
+                else:
+                    self._replication.fetch(None, now_ms)
+            case Follower(leader_id=leader_id, fetch_deadline_ms=deadline):
+                if self._is_due(deadline, now_ms):
+                    quorum.become_prospective(now_ms)
+                else:
+                    self._replication.fetch(leader_id, now_ms)
+            case Prospective(election_deadline_ms=deadline) as role:
+                if deadline <= now_ms:
+                    self._voting.give_up(now_ms)
+                else:
+                    self._voting.request_votes(role, now_ms)
+            case Candidate(election_deadline_ms=deadline) as role:
+                if deadline <= now_ms:
+                    quorum.become_prospective(now_ms)
+                else:
+                    self._voting.request_votes(role, now_ms)
+            case Leader() as leader:
+                self._poll_leader(leader, now_ms)
+            case Resigned(election_deadline_ms=deadline) as role:
+                if deadline <= now_ms:
+                    # Into a new epoch, so that nobody is told any longer that this node leads.
+                    quorum.become_unattached(quorum.epoch + 1, now_ms)
+                else:
+                    self._voting.announce_end(role, now_ms)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _poll_leader(self, leader: Leader, now_ms: int) -> None:
+        check_quorum, begin_epoch = leader.check_quorum_deadline_ms, leader.begin_epoch_deadline_ms
+        if check_quorum is not None and check_quorum <= now_ms:
+            self._quorum.become_resigned(now_ms)
+            return
+        self._replication.answer_parked(leader, now_ms)
+        if begin_epoch is not None and begin_epoch <= now_ms:
+            self._voting.announce(leader, now_ms)
+
+    def _is_due(self, deadline_ms: int | None, now_ms: int) -> bool:
+        """Whether to stand for election."""
+        return deadline_ms is not None and deadline_ms <= now_ms and self._quorum.is_flushed
+
+    def _may_fetch_now(self) -> bool:
+        quorum = self._quorum
+        return (
+            isinstance(quorum.role, Unattached | Follower)
+            and quorum.is_flushed
+            and quorum.requests.next_deadline_ms() is None
+            and len(quorum.voters.others(quorum.key.id)) > 0
+        )
+
+    def _role_deadline_ms(self) -> int | None:
+        match self.role:
+            case Leader() as leader:
+                return leader.next_deadline_ms()
+            case Unattached(election_deadline_ms=deadline) | Follower(fetch_deadline_ms=deadline):
+                # Not while a flush is awaited, which will call: the driver would spin.
+                return deadline if self._quorum.is_flushed else None
+            case Prospective() | Candidate() | Resigned():
+                return self.role.election_deadline_ms
+            case _ as unreachable:
+                assert_never(unreachable)

@@ -1,0 +1,273 @@
+"""Who this node is in the quorum: what it must not forget, its role, and every change of role.
+
+A role says what a node waits for; the hard state says what it may never do again. Each transition
+makes both anew and leaves the hard state in the outbox if it differs. Votes given and a leader once
+known stay known within their epoch.
+"""
+
+from random import Random
+
+from odradek.core.errors import ErrorCode
+from odradek.raft.config import RaftConfig
+from odradek.raft.hard_state import HardState
+from odradek.raft.leader import Leader
+from odradek.raft.log_view import LogView
+from odradek.raft.messages import FetchResponse, QuorumError, ReplicaKey
+from odradek.raft.ready import (
+    AppendLeaderChange,
+    BecameLeader,
+    LeaderChanged,
+    LostLeadership,
+    Outbox,
+)
+from odradek.raft.requests import Requests
+from odradek.raft.roles import (
+    Candidate,
+    Election,
+    Follower,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
+from odradek.raft.voters import VoterSet
+
+
+class Quorum:
+    def __init__(
+        self,
+        key: ReplicaKey,
+        voters: VoterSet,
+        log: LogView,
+        config: RaftConfig,
+        random: Random,
+        hard_state: HardState,
+    ) -> None:
+        self.key = key
+        self.voters = voters
+        self.log = log
+        self.config = config
+        self.random = random
+
+        # Durable: what the quorum-state file holds once the outbox is carried out.
+        self.hard_state = hard_state
+
+        # Soft: found anew after a restart.
+        self.role: Role = Unattached(None)
+        self.high_watermark: int | None = None
+        self.flushed_offset = log.log_end_offset
+        self.requests = Requests(config.request_timeout_ms, config.retry_backoff_ms)
+        self.outbox = Outbox()
+
+    @property
+    def epoch(self) -> int:
+        return self.hard_state.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        return self.hard_state.leader_id
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.contains(self.key)
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether the whole log is on disk.
+
+        Until it is, this node neither fetches, which would claim that it is, nor stands for
+        election: a candidate asks again in the same epoch after a crash, and a vote that it got
+        for a longer log must not be counted for what is left of it.
+        """
+        return self.flushed_offset >= self.log.log_end_offset
+
+    def start(self, now_ms: int) -> None:
+        """Go on where the hard state left off."""
+        state = self.hard_state
+        if state.epoch < self.log.last_epoch:
+            # The file was lost or restored from a backup. Votes of the log's epoch are not known,
+            # so somebody voted already: the leader that wrote those records.
+            self.become_unattached(self.log.last_epoch, now_ms)
+        elif state.leader_id == self.key.id:
+            # What it had appended may be lost, and a record is named by offset and epoch alone:
+            # it must not write in this epoch again.
+            self._enter(Resigned(self._election_deadline(now_ms), (), self._other_ids()))
+        elif state.leader_id is not None:
+            self._enter(Follower(state.leader_id, self._fetch_deadline(now_ms)))
+        elif state.voted is not None and state.voted.matches(self.key):
+            self._enter_candidate(now_ms)
+        else:
+            self._enter(Unattached(self._voter_election_deadline(now_ms)))
+        if self.voters.is_only(self.key) and not isinstance(self.role, Leader):
+            self.become_prospective(now_ms)  # and with that, leader
+
+    def become_unattached(self, epoch: int, now_ms: int) -> None:
+        """Take part in ``epoch``, whose leader is not known."""
+        assert epoch >= self.epoch
+        deadline = self._remaining_election_deadline()
+        if deadline is None:
+            deadline = self._voter_election_deadline(now_ms)
+        if epoch > self.epoch:
+            self._enter(Unattached(deadline), HardState(epoch))
+        else:
+            self._enter(Unattached(deadline))
+
+    def become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
+        assert epoch >= self.epoch
+        assert leader_id != self.key.id
+        assert epoch > self.epoch or self.leader_id in (None, leader_id)
+        voted = self.hard_state.voted if epoch == self.epoch else None
+        self._enter(
+            Follower(leader_id, self._fetch_deadline(now_ms)), HardState(epoch, leader_id, voted)
+        )
+
+    def become_prospective(self, now_ms: int) -> None:
+        """Ask whether this node would be elected; the only way to be a candidate."""
+        assert self.is_voter
+        assert not isinstance(self.role, Leader)
+        election = Election(self.voters)
+        election.record(self.key.id, True)
+        self._enter(Prospective(election, self._election_deadline(now_ms)))
+        if election.is_won:
+            self.become_candidate(now_ms)
+
+    def become_candidate(self, now_ms: int) -> None:
+        assert isinstance(self.role, Prospective)
+        self._persist(HardState(self.epoch + 1, voted=self.key))
+        self._enter_candidate(now_ms)
+
+    def become_leader(self, now_ms: int) -> None:
+        assert isinstance(self.role, Candidate)
+        assert self.role.election.is_won
+        granting = self.role.election.granting_ids
+        alone = len(self.voters.voters) == 1
+        leader = Leader(
+            self.key,
+            self.voters,
+            epoch_start_offset=self.log.log_end_offset,
+            check_quorum_deadline_ms=None if alone else self._check_quorum_deadline(now_ms),
+            begin_epoch_deadline_ms=None if alone else now_ms,
+        )
+        self._enter(leader, HardState(self.epoch, self.key.id))
+        self.outbox.events.append(BecameLeader(self.epoch, leader.epoch_start_offset))
+        assert self.outbox.log_instruction is None
+        self.outbox.log_instruction = AppendLeaderChange(
+            self.epoch, self.key.id, self.voters.ids, granting
+        )
+
+    def become_resigned(self, now_ms: int) -> None:
+        assert isinstance(self.role, Leader)
+        successors = self.role.preferred_successors()
+        self._enter(Resigned(self._election_deadline(now_ms), successors, self._other_ids()))
+
+    def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
+        """Give this epoch's vote. The timer starts anew: the candidate should get its chance."""
+        assert self.hard_state.voted is None
+        assert self.leader_id is None
+        assert candidate.id != self.key.id
+        self._persist(HardState(self.epoch, voted=candidate))
+        match self.role:
+            case Unattached():
+                self._enter(Unattached(self._voter_election_deadline(now_ms)))
+            case Prospective():
+                self.become_prospective(now_ms)
+            case _:
+                raise AssertionError(f"a vote given as {self.role}")
+
+    def learn_leader(self, epoch: int, leader_id: int | None, now_ms: int) -> None:
+        """Take in what a peer says of an epoch that is not older than ours."""
+        assert epoch >= self.epoch
+        if leader_id == self.key.id and not (epoch == self.epoch == self._led_epoch()):
+            raise QuorumError(
+                f"node {leader_id} is taken for the leader of epoch {epoch} and does not know it; "
+                f"was its quorum-state file lost?"
+            )
+        if epoch > self.epoch:
+            if leader_id is None:
+                self.become_unattached(epoch, now_ms)
+            else:
+                self.become_follower(epoch, leader_id, now_ms)
+        elif leader_id is not None and self.leader_id is None:
+            self.become_follower(epoch, leader_id, now_ms)
+        elif leader_id not in (None, self.leader_id):
+            raise QuorumError(f"epoch {epoch} has two leaders, {self.leader_id} and {leader_id}")
+
+    def _led_epoch(self) -> int | None:
+        return self.epoch if self.leader_id == self.key.id else None
+
+    def advance_high_watermark(self, offset: int) -> None:
+        assert offset <= self.log.log_end_offset
+        if self.high_watermark is None or offset > self.high_watermark:
+            self.high_watermark = self.outbox.high_watermark = offset
+
+    def _enter_candidate(self, now_ms: int) -> None:
+        election = Election(self.voters)
+        election.record(self.key.id, True)
+        self._enter(Candidate(election, self._election_deadline(now_ms)))
+        if election.is_won:
+            self.become_leader(now_ms)
+
+    def _enter(self, role: Role, hard_state: HardState | None = None) -> None:
+        before = self.role
+        if isinstance(before, Leader):
+            self.outbox.events.append(LostLeadership(self.epoch))
+        if hard_state is not None:
+            self._persist(hard_state)
+        self.role = role
+        self.requests.reset()
+        if isinstance(before, Leader):
+            self._release_parked(before)
+
+    def _persist(self, state: HardState) -> None:
+        if state == self.hard_state:
+            return
+        assert state.epoch >= self.epoch
+        leader_before = (self.epoch, self.leader_id)
+        self.hard_state = self.outbox.hard_state = state
+        if (state.epoch, state.leader_id) != leader_before and state.leader_id != self.key.id:
+            self.outbox.events.append(LeaderChanged(state.epoch, state.leader_id))
+
+    def _release_parked(self, leader: Leader) -> None:
+        # So that they look for the new leader now and not when their wait is over.
+        for fetch in leader.parked:
+            refusal = FetchResponse(
+                fetch.request.correlation_id,
+                self.key.id,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                self.leader_id,
+                self.epoch,
+            )
+            self.outbox.send(fetch.request.replica.id, refusal)
+
+    def _remaining_election_deadline(self) -> int | None:
+        """The timer goes on over a new epoch, or a node that cannot win would hold up all others
+        by one epoch after the other; it starts anew for who led, followed or has just lost.
+        """
+        match self.role:
+            case Prospective(election=election) if election.is_lost:
+                return None
+            case Unattached() | Prospective() | Candidate() | Resigned():
+                return self.role.election_deadline_ms
+            case Follower() | Leader():
+                return None
+
+    def _other_ids(self) -> list[int]:
+        return [voter.id for voter in self.voters.others(self.key.id)]
+
+    def _voter_election_deadline(self, now_ms: int) -> int | None:
+        return self._election_deadline(now_ms) if self.is_voter else None
+
+    def _election_deadline(self, now_ms: int) -> int:
+        return now_ms + self.config.random_election_timeout_ms(self.random)
+
+    def _fetch_deadline(self, now_ms: int) -> int | None:
+        return now_ms + self.config.fetch_timeout_ms if self.is_voter else None
+
+    def _check_quorum_deadline(self, now_ms: int) -> int:
+        return now_ms + self.config.check_quorum_timeout_ms
+
+    def extend_check_quorum(self, leader: Leader, now_ms: int) -> None:
+        """Let the leader lead on if a majority was heard of."""
+        if leader.has_quorum():
+            leader.fetched_voters.clear()
+            leader.check_quorum_deadline_ms = self._check_quorum_deadline(now_ms)

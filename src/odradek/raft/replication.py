@@ -1,0 +1,180 @@
+"""Replication by Fetch: followers pull, and what they ask for tells the leader what they have.
+
+A follower sends the end of its log and the epoch of its last record. If the leader's log has no
+such point, it answers with the diverging epoch and where that ends for it; the follower cuts its
+log and asks again. Else it answers with records. A fetch without news is parked.
+"""
+
+from odradek.core.errors import ErrorCode
+from odradek.raft.config import PARKED_FETCHES_MAX
+from odradek.raft.leader import Leader, ParkedFetch
+from odradek.raft.log_view import find_divergence, log_end, truncation_offset
+from odradek.raft.messages import FetchRequest, FetchResponse, OffsetAndEpoch, QuorumError
+from odradek.raft.quorum import Quorum
+from odradek.raft.ready import AppendFetched, FetchRead, Truncate
+from odradek.raft.roles import Follower
+
+
+class Replication:
+    __slots__ = ("quorum",)
+
+    def __init__(self, quorum: Quorum) -> None:
+        self.quorum = quorum
+
+    def on_fetch_request(self, request: FetchRequest, now_ms: int) -> None:
+        leader = self.quorum.role
+        error = self._refusal(request)
+        if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+            self._answer(request, error)
+            return
+        log = self.quorum.log
+        diverging = find_divergence(log, request.fetch_offset, request.last_fetched_epoch)
+        if diverging is not None:
+            self._answer(request, high_watermark=leader.high_watermark, diverging_epoch=diverging)
+            return
+        self._note(leader, request, now_ms)
+        if leader.has_news(request, log.log_end_offset):
+            self._answer_with_records(leader, request)
+        elif request.max_wait_ms <= 0 or len(leader.parked) >= PARKED_FETCHES_MAX:
+            self._answer(request, high_watermark=leader.high_watermark)
+        else:
+            leader.parked.append(ParkedFetch(request, now_ms + request.max_wait_ms))
+
+    def on_fetch_response(self, role: Follower, response: FetchResponse, now_ms: int) -> None:
+        quorum = self.quorum
+        role.has_fetched = True
+        if role.fetch_deadline_ms is not None:
+            role.fetch_deadline_ms = now_ms + quorum.config.fetch_timeout_ms
+        if response.diverging_epoch is not None:
+            self._truncate(response.diverging_epoch)
+            return
+        if response.records is not None:
+            quorum.outbox.log_instruction = AppendFetched(response.records)
+        role.leader_high_watermark = response.high_watermark
+        if response.records is None:
+            self.follow_high_watermark(role)
+
+    def on_flushed(self, now_ms: int) -> None:
+        match self.quorum.role:
+            case Leader() as leader:
+                self._advance(leader)
+                self.answer_parked(leader, now_ms)
+            case Follower() as follower:
+                self.follow_high_watermark(follower)
+            case _:
+                pass  # counts in what is fetched or voted on next
+
+    def follow_high_watermark(self, role: Follower) -> None:
+        if role.leader_high_watermark is not None:
+            flushed_offset = self.quorum.flushed_offset
+            self.quorum.advance_high_watermark(min(role.leader_high_watermark, flushed_offset))
+
+    def answer_parked(self, leader: Leader, now_ms: int) -> None:
+        log_end_offset = self.quorum.log.log_end_offset
+        for fetch in leader.take_parked(log_end_offset, now_ms):
+            self._answer_with_records(leader, fetch.request)
+
+    def fetch(self, leader_id: int | None, now_ms: int) -> None:
+        """Keep one fetch under way: to the leader, or to any voter to hear who that is."""
+        quorum = self.quorum
+        if not quorum.is_flushed or quorum.requests.is_in_flight():
+            return
+        target = self._find_target(leader_id, now_ms)
+        if target is None:
+            return
+        end = log_end(quorum.log)
+        request = FetchRequest(
+            quorum.requests.open(target, now_ms),
+            quorum.key,
+            quorum.epoch,
+            end.offset,
+            end.epoch,
+            quorum.high_watermark,
+            quorum.config.fetch_max_wait_ms,
+        )
+        quorum.outbox.send(target, request)
+
+    def _find_target(self, leader_id: int | None, now_ms: int) -> int | None:
+        requests = self.quorum.requests
+        if leader_id is not None and requests.may_send(leader_id, now_ms):
+            return leader_id
+        peers = [voter.id for voter in self.quorum.voters.others(self.quorum.key.id)]
+        ready = [peer for peer in peers if requests.may_send(peer, now_ms)]
+        return self.quorum.random.choice(ready) if ready else None
+
+    def _refusal(self, request: FetchRequest) -> ErrorCode:
+        epoch = self.quorum.epoch
+        is_sound = 0 <= request.last_fetched_epoch <= request.current_leader_epoch
+        if not is_sound or request.fetch_offset < 0 or request.replica.id == self.quorum.key.id:
+            return ErrorCode.INVALID_REQUEST
+        if request.current_leader_epoch < epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if request.current_leader_epoch > epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not isinstance(self.quorum.role, Leader):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def _note(self, leader: Leader, request: FetchRequest, now_ms: int) -> None:
+        if not leader.on_fetch(request, self.quorum.log.log_end_offset, now_ms):
+            return
+        self.quorum.extend_check_quorum(leader, now_ms)
+        if self._advance(leader):
+            self.answer_parked(leader, now_ms)
+
+    def _advance(self, leader: Leader) -> bool:
+        if not leader.advance(self.quorum.flushed_offset):
+            return False
+        assert leader.high_watermark is not None
+        self.quorum.advance_high_watermark(leader.high_watermark)
+        return True
+
+    def _truncate(self, diverging: OffsetAndEpoch) -> None:
+        quorum = self.quorum
+        offset = truncation_offset(quorum.log, diverging)
+        if quorum.high_watermark is not None and offset < quorum.high_watermark:
+            raise QuorumError(
+                f"leader {quorum.leader_id} of epoch {quorum.epoch} lacks records from {offset} on "
+                f"that are committed up to {quorum.high_watermark}"
+            )
+        quorum.outbox.log_instruction = Truncate(offset)
+        quorum.flushed_offset = min(quorum.flushed_offset, offset)
+
+    def _answer_with_records(self, leader: Leader, request: FetchRequest) -> None:
+        if request.fetch_offset >= self.quorum.log.log_end_offset:
+            self._answer(request, high_watermark=leader.high_watermark)
+            return
+        response = self._response(request, high_watermark=leader.high_watermark)
+        read = FetchRead(request.replica.id, request.fetch_offset, response)
+        self.quorum.outbox.reads.append(read)
+
+    def _answer(
+        self,
+        request: FetchRequest,
+        error: ErrorCode = ErrorCode.NONE,
+        *,
+        high_watermark: int | None = None,
+        diverging_epoch: OffsetAndEpoch | None = None,
+    ) -> None:
+        response = self._response(
+            request, error, high_watermark=high_watermark, diverging_epoch=diverging_epoch
+        )
+        self.quorum.outbox.send(request.replica.id, response)
+
+    def _response(
+        self,
+        request: FetchRequest,
+        error: ErrorCode = ErrorCode.NONE,
+        *,
+        high_watermark: int | None = None,
+        diverging_epoch: OffsetAndEpoch | None = None,
+    ) -> FetchResponse:
+        return FetchResponse(
+            request.correlation_id,
+            self.quorum.key.id,
+            error,
+            self.quorum.leader_id,
+            self.quorum.epoch,
+            high_watermark,
+            diverging_epoch,
+        )

@@ -1,0 +1,47 @@
+"""A log that is a list of epochs, and nodes over it."""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from random import Random
+
+from odradek.core.ids import Uuid
+from odradek.raft import HardState, OffsetAndEpoch, RaftConfig, RaftNode, ReplicaKey, VoterSet
+
+KEYS = [ReplicaKey(i, Uuid(bytes([i + 1] * 16))) for i in range(5)]
+CONFIG = RaftConfig()
+
+
+@dataclass
+class EpochLog:
+    epochs: list[int] = field(default_factory=list)  # of each record
+
+    @property
+    def log_end_offset(self) -> int:
+        return len(self.epochs)
+
+    @property
+    def last_epoch(self) -> int:
+        return self.epochs[-1] if self.epochs else 0
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        end = bisect_right(self.epochs, epoch)
+        return OffsetAndEpoch(end, self.epochs[end - 1] if end else epoch)
+
+
+def make_node(
+    log: EpochLog,
+    hard_state: HardState | None = None,
+    *,
+    key: ReplicaKey = KEYS[0],
+    size: int = 3,
+    now_ms: int = 0,
+) -> RaftNode:
+    return RaftNode(
+        key,
+        VoterSet(tuple(KEYS[:size])),
+        log,
+        hard_state or HardState(),
+        config=CONFIG,
+        random=Random(1),
+        now_ms=now_ms,
+    )
