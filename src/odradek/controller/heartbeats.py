@@ -1,0 +1,167 @@
+"""The life of a registered broker: fenced, unfenced, shutting down; told by its heartbeats.
+
+Not implemented: holding back a shutdown until every other broker has caught up with the change of
+leaders.
+"""
+
+from enum import Enum
+
+from odradek.controller.leaders import BrokerMove, plan_broker_move
+from odradek.controller.result import Result
+from odradek.controller.view import ClusterView
+from odradek.core.ids import Uuid
+from odradek.metadata import NO_LEADER, BrokerImage, PartitionImage, VersionedRecord
+from odradek.metadata.features import CORDONED_LOG_DIRS_FROM, DIRECTORY_ASSIGNMENT_FROM
+from odradek.protocol.generated.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from odradek.protocol.generated.metadata_records import BrokerRegistrationChangeRecord
+
+_FENCE = 1
+_UNFENCE = -1
+
+
+class BrokerState(Enum):
+    FENCED = "has no leaders and is in no ISR; clients are not told of it"
+    UNFENCED = "at work"
+    CONTROLLED_SHUTDOWN = "gives its leaders away"
+    SHUTDOWN_NOW = "fenced, and may stop"
+
+
+def state_of(broker: BrokerImage) -> BrokerState:
+    if broker.fenced:
+        return BrokerState.FENCED
+    if broker.in_controlled_shutdown:
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return BrokerState.UNFENCED
+
+
+def next_state(
+    current: BrokerState, request: BrokerHeartbeatRequest, *, may_unfence: bool, leads: bool
+) -> BrokerState:
+    """Return what a heartbeat makes of a broker."""
+    match current:
+        case BrokerState.FENCED:
+            if request.want_shut_down:
+                return BrokerState.SHUTDOWN_NOW
+            return BrokerState.UNFENCED if not request.want_fence and may_unfence else current
+        case BrokerState.UNFENCED:
+            if request.want_shut_down:
+                wait = leads and not request.want_fence
+                return BrokerState.CONTROLLED_SHUTDOWN if wait else BrokerState.SHUTDOWN_NOW
+            return BrokerState.FENCED if request.want_fence else current
+        case BrokerState.CONTROLLED_SHUTDOWN:
+            return current if leads else BrokerState.SHUTDOWN_NOW
+        case BrokerState.SHUTDOWN_NOW:
+            return current
+
+
+def broker_heartbeat(
+    view: ClusterView, request: BrokerHeartbeatRequest
+) -> Result[BrokerHeartbeatResponse]:
+    """Plan what a heartbeat changes.
+
+    Raises:
+        ApiError: STALE_BROKER_EPOCH.
+    """
+    broker = view.check_broker_epoch(request.broker_id, request.broker_epoch)
+    # The epoch is the offset at which the registration was appended.
+    caught_up = request.current_metadata_offset >= broker.epoch
+    leads = any(each.leader == broker.broker_id for _, _, each in view.partitions())
+    current = state_of(broker)
+    # No record ends a controlled shutdown: only a new incarnation can come back from it.
+    may_unfence = caught_up and not broker.in_controlled_shutdown
+    state = next_state(current, request, may_unfence=may_unfence, leads=leads)
+    records: list[VersionedRecord] = []
+    if state != current:
+        match state:
+            case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
+                records += plan_fence(view, broker)
+            case BrokerState.UNFENCED:
+                records += plan_unfence(view, broker)
+            case BrokerState.CONTROLLED_SHUTDOWN:
+                records += _plan_controlled_shutdown(view, broker)
+    records += _plan_offline_dirs(view, broker, request.offline_log_dirs)
+    records += _plan_cordoned_dirs(view, broker, request.cordoned_log_dirs)
+    fenced = state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+    reply = BrokerHeartbeatResponse(
+        is_caught_up=caught_up,
+        is_fenced=fenced,
+        should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+    )
+    return Result(tuple(records), reply)
+
+
+def plan_fence(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
+    if broker.fenced:
+        return []
+    records = _plan_leave(view, broker)
+    records.append(_change(view, broker, fenced=_FENCE))
+    return records
+
+
+def plan_unfence(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
+    """Unfence, and give the broker the partitions without a leader that it may lead."""
+    if not broker.fenced or broker.in_controlled_shutdown:
+        return []
+    records = [_change(view, broker, fenced=_UNFENCE)]
+    move = BrokerMove(joins=broker.broker_id)
+    return records + plan_broker_move(view, move, lambda each: each.leader == NO_LEADER)
+
+
+def _plan_controlled_shutdown(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
+    return [_change(view, broker, in_controlled_shutdown=1), *_plan_leave(view, broker)]
+
+
+def _plan_leave(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
+    move = BrokerMove(leaves=broker.broker_id)
+    return plan_broker_move(view, move, lambda each: broker.broker_id in each.isr)
+
+
+def _plan_offline_dirs(
+    view: ClusterView, broker: BrokerImage, offline: list[Uuid]
+) -> list[VersionedRecord]:
+    newly = set(broker.log_dirs).intersection(offline)
+    if not newly or view.metadata_version < DIRECTORY_ASSIGNMENT_FROM:
+        return []
+
+    def lies_there(partition: PartitionImage) -> bool:
+        return (
+            broker.broker_id in partition.isr and partition.directory_of(broker.broker_id) in newly
+        )
+
+    records = plan_broker_move(view, BrokerMove(leaves=broker.broker_id), lies_there)
+    online = [each for each in broker.log_dirs if each not in newly]
+    records.append(_change(view, broker, log_dirs=online))
+    return records
+
+
+def _plan_cordoned_dirs(
+    view: ClusterView, broker: BrokerImage, cordoned: list[Uuid] | None
+) -> list[VersionedRecord]:
+    if cordoned is None or view.metadata_version < CORDONED_LOG_DIRS_FROM:
+        return []
+    if broker.cordoned_log_dirs is not None and set(broker.cordoned_log_dirs) == set(cordoned):
+        return []
+    return [_change(view, broker, cordoned_log_dirs=cordoned)]
+
+
+def _change(
+    view: ClusterView,
+    broker: BrokerImage,
+    *,
+    fenced: int = 0,
+    in_controlled_shutdown: int = 0,
+    log_dirs: list[Uuid] | None = None,
+    cordoned_log_dirs: list[Uuid] | None = None,
+) -> VersionedRecord:
+    record = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+        log_dirs=log_dirs,
+        cordoned_log_dirs=cordoned_log_dirs,
+    )
+    return view.versioned(record)

@@ -1,0 +1,157 @@
+"""Leaders: changes when brokers come and go, and ElectLeaders."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.controller.partition_change import Election, PartitionChange, PartitionRules
+from odradek.controller.result import Result
+from odradek.controller.view import ClusterView
+from odradek.core.errors import ApiError, ErrorCode
+from odradek.metadata import NO_LEADER, PartitionImage, TopicImage
+from odradek.metadata.features import NO_EPOCH_BUMP_ON_ISR_SHRINK_FROM
+from odradek.metadata.record_versions import VersionedRecord
+from odradek.protocol.generated.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from odradek.protocol.generated.metadata_records import PartitionChangeRecord
+
+_ELECTIONS: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMove:
+    """Which broker's standing changes, while the image still shows the old one."""
+
+    leaves: int = NO_LEADER
+    """Goes out of every ISR and leads nothing."""
+    joins: int = NO_LEADER
+    """May lead although the image has it fenced."""
+    lost: int = NO_LEADER
+    """Came back from a crash: out of ISR and ELR."""
+
+
+def plan_broker_move(
+    view: ClusterView,
+    move: BrokerMove,
+    concerns: Callable[[PartitionImage], bool],
+) -> list[VersionedRecord]:
+    """Return the changes of leader and ISR that ``move`` means for partitions it concerns."""
+
+    def may_lead(broker_id: int) -> bool:
+        if broker_id in (move.leaves, move.lost):
+            return False
+        return broker_id == move.joins or view.is_active(broker_id)
+
+    records = []
+    for topic, number, partition in view.partitions():
+        if not concerns(partition):
+            continue
+        change = change_of(view, topic, number, partition, may_lead)
+        change.isr = tuple(each for each in partition.isr if each not in (move.leaves, move.lost))
+        change.lost_replica = move.lost
+        record = change.plan()
+        if record is not None:
+            records.append(view.versioned(record))
+    return records
+
+
+def change_of(
+    view: ClusterView,
+    topic: TopicImage,
+    number: int,
+    partition: PartitionImage,
+    may_lead: Callable[[int], bool],
+) -> PartitionChange:
+    """Return a change that as yet changes nothing."""
+
+    def is_acceptable(broker_id: int) -> bool:
+        broker = view.image.brokers.get(broker_id)
+        if broker is None or not may_lead(broker_id):
+            return False
+        return broker.has_online(partition.directory_of(broker_id))
+
+    unclean = view.unclean_election_allowed(topic.name)
+    return PartitionChange(
+        topic_id=topic.topic_id,
+        number=number,
+        partition=partition,
+        rules=PartitionRules(
+            min_isr=view.min_isr(topic),
+            elr_enabled=view.image.elr_enabled,
+            bump_epoch_on_shrink=view.metadata_version < NO_EPOCH_BUMP_ON_ISR_SHRINK_FROM,
+        ),
+        is_acceptable_leader=is_acceptable,
+        isr=partition.isr,
+        recovery_state=partition.leader_recovery_state,
+        election=Election.UNCLEAN if unclean else Election.ONLINE,
+    )
+
+
+def elect_leaders(view: ClusterView, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
+    """Plan ElectLeaders; no partitions given means all, and then only those that needed it.
+
+    Raises:
+        ApiError: INVALID_REQUEST, there is no such type of election.
+    """
+    election = _ELECTIONS.get(request.election_type)
+    if election is None:
+        problem = f"unknown election type {request.election_type}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+    records: list[VersionedRecord] = []
+    response = ElectLeadersResponse()
+    wanted: Iterable[tuple[str, Iterable[int]]]
+    if request.topic_partitions is None:
+        wanted = [(name, topic.partitions) for name, topic in sorted(view.image.topics.items())]
+    else:
+        wanted = [(each.topic, each.partitions) for each in request.topic_partitions]
+    for name, numbers in wanted:
+        results = [_elect_one(view, name, number, election, records) for number in numbers]
+        if request.topic_partitions is None:
+            not_needed = ErrorCode.ELECTION_NOT_NEEDED
+            results = [each for each in results if each.error_code != not_needed]
+        topic_result = ReplicaElectionResult(topic=name, partition_result=results)
+        response.replica_election_results.append(topic_result)
+    return Result(tuple(records), response)
+
+
+def _elect_one(
+    view: ClusterView,
+    name: str,
+    number: int,
+    election: Election,
+    records: list[VersionedRecord],
+) -> PartitionResult:
+    try:
+        record = _plan_election(view, name, number, election)
+    except ApiError as error:  # one bad partition must not fail its neighbours
+        message = error.message or None
+        return PartitionResult(partition_id=number, error_code=error.code, error_message=message)
+    records.append(view.versioned(record))
+    return PartitionResult(partition_id=number, error_code=0, error_message=None)
+
+
+def _plan_election(
+    view: ClusterView, name: str, number: int, election: Election
+) -> PartitionChangeRecord:
+    topic = view.image.topics.get(name)
+    partition = None if topic is None else topic.partitions.get(number)
+    if topic is None or partition is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name}-{number}")
+    if election is Election.PREFERRED:
+        needed = partition.leader != partition.preferred_leader
+        refusal = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    else:
+        needed = partition.leader == NO_LEADER
+        refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    if not needed:
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED)
+    change = change_of(view, topic, number, partition, view.is_active)
+    change.election = election
+    record = change.plan()
+    if record is None:
+        raise ApiError(refusal)
+    return record
