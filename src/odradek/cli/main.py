@@ -3,6 +3,7 @@
 import click
 
 from odradek.cli.dump_log import dump_log
+from odradek.cli.serve import serve
 from odradek.protocol import __main__ as protocol_table
 
 
@@ -19,3 +20,4 @@ def protocol() -> None:
 
 
 main.add_command(dump_log)
+main.add_command(serve)

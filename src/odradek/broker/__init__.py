@@ -1,0 +1,1 @@
+"""A node: the composition root, its request handlers and what they share."""

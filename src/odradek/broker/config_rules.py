@@ -1,0 +1,101 @@
+"""The configs as the controller and the logs need them: validated, resolved, described."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from odradek.core.config import (
+    BROKER_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    BrokerConfig,
+    ConfigType,
+    describe_topic,
+    log_config_values,
+    validate_broker_configs,
+    validate_client_metrics_configs,
+    validate_group_configs,
+    validate_topic_configs,
+)
+from odradek.metadata.config_resource import ConfigResource, ResourceType
+from odradek.metadata.image import ClusterImage
+from odradek.protocol.generated.create_topics import CreatableTopicConfigs
+from odradek.records import TimestampType
+from odradek.storage.config import CleanupPolicy, LogConfig
+from odradek.storage.recovery import LogSettings
+
+_DEFINITIONS: Final = {
+    ResourceType.TOPIC: TOPIC_CONFIGS,
+    ResourceType.BROKER: BROKER_CONFIGS,
+    ResourceType.GROUP: GROUP_CONFIGS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+}
+_TIMESTAMP_TYPES: Final = {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
+
+
+class TopicConfigRules:
+    """What the controller asks before it writes configs into the metadata log."""
+
+    def __init__(self, current: Callable[[], BrokerConfig]) -> None:
+        """``current`` gives the broker's config as it is now: it changes while the broker runs."""
+        self._current = current
+
+    def validate(
+        self,
+        resource: ConfigResource,
+        configs: Mapping[str, str],
+        existing: Mapping[str, str],  # noqa: ARG002
+    ) -> None:
+        if resource.type is ResourceType.TOPIC:
+            config = self._current()
+            small = config.small_segments
+            validate_topic_configs(configs, config.levels, small_segments=small)
+        elif resource.type is ResourceType.BROKER:
+            validate_broker_configs(configs, self._current(), per_broker=bool(resource.name))
+        elif resource.type is ResourceType.GROUP:
+            validate_group_configs(configs)
+        elif resource.type is ResourceType.CLIENT_METRICS:
+            validate_client_metrics_configs(configs)
+
+    def is_list(self, resource: ConfigResource, name: str) -> bool:
+        definition = _DEFINITIONS.get(resource.type, {}).get(name)
+        return definition is not None and definition.type is ConfigType.LIST
+
+    def default_value(self, resource: ConfigResource, name: str) -> str | None:
+        definition = _DEFINITIONS.get(resource.type, {}).get(name)
+        return None if definition is None else definition.default_text
+
+    def effective_topic_configs(
+        self,
+        image: ClusterImage,  # noqa: ARG002
+        configs: Mapping[str, str],
+    ) -> list[CreatableTopicConfigs]:
+        return [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in describe_topic(self._current().levels, configs)
+        ]
+
+
+def log_settings(config: BrokerConfig, topic_configs: Mapping[str, str]) -> LogSettings:
+    """Return the settings of a topic's logs: its own configs, else the broker's, else defaults."""
+    known = LogConfig.__dataclass_fields__
+    values: dict[str, Any] = {
+        name: value
+        for name, value in log_config_values(config.levels, topic_configs).items()
+        if name in known and known[name].init
+    }
+    policies = values["cleanup_policy"]
+    values["cleanup_policy"] = frozenset(map(CleanupPolicy, policies))
+    values["message_timestamp_type"] = _TIMESTAMP_TYPES[values["message_timestamp_type"]]
+    return LogSettings(
+        LogConfig(**values), producer_id_expiration_ms=config.producer_id_expiration_ms
+    )

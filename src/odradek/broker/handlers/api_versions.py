@@ -1,0 +1,46 @@
+"""ApiVersions (key 18), versions 0-5: which APIs and versions this node speaks.
+
+v3  flexible; client software name and version in the request; finalized features (tagged).
+v4  features with minimum version 0.  v5  cluster id and node id of the node the client means.
+
+A version from the future is answered in version 0 with UNSUPPORTED_VERSION and the versions of
+this API, so that the client can ask again (KIP-511).
+"""
+
+import re
+
+from odradek.broker.context import Answer, RequestContext
+from odradek.broker.dispatch import SPOKEN
+from odradek.core.errors import ErrorCode
+from odradek.protocol.apis import API_VERSIONS_KEY, Api
+from odradek.protocol.generated.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+# Names go into logs and metrics, so they may hold nothing that could forge a line there.
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest | None) -> Answer:
+    if request is None:
+        keys = [_advertised(api) for api in SPOKEN if api.key == API_VERSIONS_KEY]
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
+    if context.version >= 3 and not _is_sane(request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(
+        api_keys=[_advertised(api) for api in SPOKEN],
+        finalized_features_epoch=context.node.metadata_offset,
+    )
+
+
+def _is_sane(request: ApiVersionsRequest) -> bool:
+    names = (request.client_software_name, request.client_software_version)
+    return all(_SOFTWARE.fullmatch(name) for name in names)
+
+
+def _advertised(api: Api) -> ApiVersion:
+    # KAFKA-18659: librdkafka compresses only if it is told that old Produce versions exist.
+    first = 0 if api.name == "Produce" else api.version_min
+    return ApiVersion(api_key=api.key, min_version=first, max_version=api.version_stable_max)

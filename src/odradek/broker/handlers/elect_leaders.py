@@ -1,0 +1,20 @@
+"""ElectLeaders (key 43), versions 0-2: elect preferred leaders, or any where there is none.
+
+v1  unclean elections, top-level error.  v2  flexible.  Null topics mean all partitions, and then
+only those that needed an election are answered for. Answered when the metadata log has committed
+it.
+
+Not implemented: throttling.
+"""
+
+from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.core.errors import ApiError
+from odradek.protocol.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+
+def handle(context: RequestContext, request: ElectLeadersRequest) -> Answer:
+    try:
+        context.node.change(lambda controller: controller.elect_leaders(request), context.reply)
+    except ApiError as error:
+        return ElectLeadersResponse(error_code=error.code)
+    return PENDING

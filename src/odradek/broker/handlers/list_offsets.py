@@ -1,0 +1,90 @@
+"""ListOffsets (key 2), versions 1-11: translate a timestamp into an offset.
+
+v2  isolation level: LATEST is then the last stable offset.  v4  leader epochs.  v6  flexible.
+v7  timestamp -3, the record with the largest timestamp.  v8  -4, the earliest local offset, which
+is the earliest of all where nothing is tiered.  v9  -5, the latest tiered offset: there is none.
+v10 timeout.  v11  -6, the earliest offset still to be uploaded: there is none.
+"""
+
+from odradek.broker.context import Answer, RequestContext
+from odradek.broker.replicas import Replica
+from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.ids import TopicPartition
+from odradek.protocol.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.storage.log import Isolation
+from odradek.storage.timestamps import FoundOffset, find_largest_timestamp, find_offset_at
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_OLDEST_VERSION = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> Answer:
+    read_committed = request.isolation_level == 1
+    isolation = Isolation.LAST_STABLE_OFFSET if read_committed else Isolation.HIGH_WATERMARK
+    topics = [
+        ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[_partition(context, topic.name, p, isolation) for p in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return ListOffsetsResponse(topics=topics)
+
+
+def _partition(
+    context: RequestContext, topic: str, query: ListOffsetsPartition, isolation: Isolation
+) -> ListOffsetsPartitionResponse:
+    partition = TopicPartition(topic, query.partition_index)
+    try:
+        if context.version < _OLDEST_VERSION.get(query.timestamp, 0):
+            problem = f"timestamp {query.timestamp} in version {context.version}"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, problem)
+        replica = context.node.replicas.leader(partition, query.current_leader_epoch)
+        with context.node.replicas.store.guard(partition):
+            found = _find(replica, query.timestamp, isolation)
+    except ApiError as error:  # one bad partition must not fail its neighbours
+        return ListOffsetsPartitionResponse(
+            partition_index=query.partition_index, error_code=error.code
+        )
+    if found is None:
+        return ListOffsetsPartitionResponse(partition_index=query.partition_index)
+    return ListOffsetsPartitionResponse(
+        partition_index=query.partition_index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _find(replica: Replica, timestamp: int, isolation: Isolation) -> FoundOffset | None:
+    log = replica.log
+    match timestamp:
+        case -1:
+            return FoundOffset(log.end_offset(isolation), -1, replica.leader_epoch)
+        case -2 | -4:
+            epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
+            return FoundOffset(log.log_start_offset, -1, -1 if epoch is None else epoch)
+        case -3:
+            found = find_largest_timestamp(log)
+        case -5 | -6:
+            return None
+        case _:
+            found = find_offset_at(log, timestamp)
+    # A record that nobody may see yet is as good as none.
+    return found if found is not None and found.offset < log.end_offset(isolation) else None

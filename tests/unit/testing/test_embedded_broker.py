@@ -1,0 +1,90 @@
+"""The broker in pytest: as users write their tests."""
+
+import asyncio
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+from odradek.testing.broker import Broker
+
+DEADLINE_SECONDS = 20
+
+
+def produce(servers: str, topic: str, *values: bytes) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+
+
+def consume(servers: str, topic: str, count: int) -> list[bytes | None]:
+    # There are no groups yet: a consumer that wants to commit would wait for a coordinator.
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    try:
+        messages = consumer.consume(count, timeout=DEADLINE_SECONDS)
+        return [message.value() for message in messages]
+    finally:
+        consumer.close()
+
+
+def test_fixtures_give_a_broker_and_a_fresh_topic(
+    odradek_broker: Broker, odradek_topic: str
+) -> None:
+    produce(odradek_broker.bootstrap_servers, odradek_topic, b"a", b"b")
+    assert consume(odradek_broker.bootstrap_servers, odradek_topic, 2) == [b"a", b"b"]
+
+
+def test_each_test_has_a_topic_of_its_own(odradek_broker: Broker, odradek_topic: str) -> None:
+    produce(odradek_broker.bootstrap_servers, odradek_topic, b"mine")
+    assert consume(odradek_broker.bootstrap_servers, odradek_topic, 1) == [b"mine"]
+
+
+def test_topics_and_configs_can_be_given() -> None:
+    with Broker(topics={"t": 3}, config={"num.partitions": "5"}) as broker:
+        broker.create_topic("small", segment_bytes="1000")
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        topics = admin.list_topics(timeout=DEADLINE_SECONDS).topics
+    assert {name: len(topic.partitions) for name, topic in topics.items()} == {"t": 3, "small": 1}
+
+
+def test_a_wrong_topic_is_refused_with_a_reason() -> None:
+    with Broker() as broker, pytest.raises(ValueError, match="a/b"):
+        broker.create_topic("a/b")
+
+
+def test_data_outlives_the_broker_if_it_has_a_place(tmp_path: object) -> None:
+    with Broker(topics=["t"], data_dir=str(tmp_path)) as broker:
+        produce(broker.bootstrap_servers, "t", b"kept")
+    with Broker(data_dir=str(tmp_path)) as broker:
+        assert consume(broker.bootstrap_servers, "t", 1) == [b"kept"]
+
+
+def test_two_brokers_do_not_know_each_other() -> None:
+    with Broker(topics=["t"]) as first, Broker(topics=["t"]) as second:
+        produce(first.bootstrap_servers, "t", b"first")
+        produce(second.bootstrap_servers, "t", b"second")
+        assert consume(second.bootstrap_servers, "t", 1) == [b"second"]
+
+
+def test_it_works_inside_an_event_loop_too() -> None:
+    async def story() -> list[bytes | None]:
+        async with Broker(topics=["t"]) as broker:
+            await asyncio.to_thread(produce, broker.bootstrap_servers, "t", b"x")
+            return await asyncio.to_thread(consume, broker.bootstrap_servers, "t", 1)
+
+    assert asyncio.run(story()) == [b"x"]
+
+
+def test_clients_survive_dropped_connections() -> None:
+    with Broker(topics=["t"]) as broker:
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("t", b"before")
+        assert producer.flush(DEADLINE_SECONDS) == 0
+        broker.drop_connections()
+        producer.produce("t", b"after")
+        assert producer.flush(DEADLINE_SECONDS) == 0
+        assert consume(broker.bootstrap_servers, "t", 2) == [b"before", b"after"]
