@@ -9,7 +9,7 @@ LOCK := requirements/dev.txt
 STAMP := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fast-test bench fuzz gen gen-check lock clean
+.PHONY: help setup run serve test check lint fast-test bench fuzz gen gen-check lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -28,8 +28,11 @@ $(STAMP): $(LOCK) pyproject.toml src/odradek/records/_compiled.pyx | $(filter .u
 	@$(BIN)/python -c "from odradek.records import COMPILED; print('compiled record codec:', 'yes' if COMPILED else 'no (no C compiler found: the pure-Python codec does the work, slower)')"
 	@touch $@
 
-run: setup ## Do the main job (until there is a broker: list the protocol we speak)
-	$(BIN)/python -m odradek.protocol
+run: setup ## Do the main job: a broker, a producer, a consumer, 10,000 records
+	$(BIN)/python -m examples.round_trip
+
+serve: setup ## Run a broker on 127.0.0.1:9092 until Ctrl-C
+	$(BIN)/odradek serve
 
 test: setup gen-check ## Run every test
 	$(BIN)/python -m pytest -n 2

@@ -12,7 +12,7 @@ MODULE_LINES_MAX = 800
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "impl"}
 MODULES = sorted(
     path
-    for folder in ("src", "tests", "tools", "bench", "fuzz")
+    for folder in ("src", "tests", "tools", "bench", "fuzz", "examples")
     for path in (ROOT / folder).rglob("*.py")
     if "generated" not in path.parts
 )

@@ -12,11 +12,14 @@ import re
 from odradek.broker.context import Answer, RequestContext
 from odradek.broker.dispatch import SPOKEN
 from odradek.core.errors import ErrorCode
+from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.protocol.apis import API_VERSIONS_KEY, Api
 from odradek.protocol.generated.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 # Names go into logs and metrics, so they may hold nothing that could forge a line there.
@@ -31,8 +34,22 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> Answe
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(
         api_keys=[_advertised(api) for api in SPOKEN],
+        supported_features=_supported(context.version),
         finalized_features_epoch=context.node.metadata_offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(context.node.image.features.items())
+        ],
     )
+
+
+def _supported(version: int) -> list[SupportedFeatureKey]:
+    # Clients of before v4 take a least version of 0 for nonsense and give up (KIP-1022).
+    return [
+        SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
+        for name, levels in sorted(SUPPORTED_FEATURES.items())
+        if levels.min > 0 or version >= 4
+    ]
 
 
 def _is_sane(request: ApiVersionsRequest) -> bool:

@@ -1,0 +1,1 @@
+"""Small programs that show what there is; each ends by itself."""
