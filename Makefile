@@ -9,7 +9,7 @@ LOCK := requirements/dev.txt
 STAMP := $(VENV)/.setup-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test check lint fast-test bench fuzz gen gen-check lock clean
+.PHONY: help setup run serve test check lint fast-test bench fuzz gen gen-check docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -57,8 +57,12 @@ fuzz: setup ## Throw mutated bytes at every decoder (RUNS=1000000)
 gen: setup ## Regenerate the message codecs from their definitions
 	$(BIN)/python -m tools.generate
 
-gen-check: setup ## Fail if the generated codecs are not what the definitions give
+gen-check: setup ## Fail if generated codecs or documents are not what their sources give
 	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.documents --check
+
+docs: setup ## Write docs/compatibility.md and docs/configs.md anew from the code
+	$(BIN)/python -m tools.documents
 
 lock: | $(filter .uv/%,$(UV)) ## Pin every dependency anew (names no registry host)
 	$(UV) pip compile --quiet --universal --upgrade --generate-hashes --no-emit-index-url --no-header \

@@ -1,0 +1,68 @@
+"""Makes the documents that follow from the code: docs/compatibility.md and docs/configs.md."""
+
+import argparse
+import ast
+import sys
+from pathlib import Path
+
+from odradek.broker.dispatch import HANDLERS
+from odradek.core.config import render_markdown
+from odradek.protocol.apis import ALL_APIS, Api
+
+ROOT = Path(__file__).parents[1]
+HANDLERS_FOLDER = ROOT / "src/odradek/broker/handlers"
+
+
+def documents() -> dict[Path, str]:
+    return {
+        ROOT / "docs/compatibility.md": compatibility(),
+        ROOT / "docs/configs.md": render_markdown(),
+    }
+
+
+def compatibility() -> str:
+    """Return which APIs a node speaks and what is missing in each, from the handlers themselves."""
+    spoken = [api for api in ALL_APIS if api.name in HANDLERS]
+    silent = [api for api in ALL_APIS if api.name not in HANDLERS]
+    lines = [
+        "# Compatibility",
+        "",
+        "Made by `make docs` from the handlers; do not edit. The codec knows all "
+        f"{len(ALL_APIS)} APIs of Kafka 4.4; a node speaks {len(spoken)} of them so far.",
+        "",
+        "| key | API | versions | not implemented |",
+        "|---|---|---|---|",
+        *(_row(api) for api in spoken),
+        "",
+        "Not spoken yet: " + ", ".join(f"{api.name} ({api.key})" for api in silent) + ".",
+        "",
+        "Produce is advertised from version 0, because librdkafka stops compressing otherwise; "
+        "versions 0 to 2 are refused, as in Kafka 4.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _row(api: Api) -> str:
+    source = (HANDLERS_FOLDER / f"{HANDLERS[api.name]}.py").read_text()
+    doc = ast.get_docstring(ast.parse(source)) or ""
+    _, _, missing = doc.partition("Not implemented:")
+    missing = " ".join(missing.split("\n\n")[0].split())
+    return f"| {api.key} | {api.name} | {api.version_min}-{api.version_stable_max} | {missing} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing, fail on a difference")
+    check = parser.parse_args().check
+    stale = [p for p, text in documents().items() if not p.exists() or p.read_text() != text]
+    for path in stale:
+        if check:
+            print(f"{path.relative_to(ROOT)} is not what the code says: run make docs")
+        else:
+            path.write_text(documents()[path])
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
