@@ -15,6 +15,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from odradek.broker.clock import SystemClock
+from odradek.broker.compaction import Compaction
 from odradek.broker.config_rules import TopicConfigRules, log_settings
 from odradek.broker.delayed import DelayedOperations
 from odradek.broker.dispatch import Dispatcher
@@ -72,6 +73,7 @@ class Node:
         self._delayed_timer: asyncio.TimerHandle | None = None
         self._upkeep_timer: asyncio.TimerHandle | None = None
         self._creating: set[str] = set()
+        self._compaction: Compaction | None = None
         self.producer_ids = ProducerIds(self)
 
     # Life.
@@ -93,6 +95,10 @@ class Node:
             raise
         self.threads = WorkThreads()
         self.metadata.flush_with(self._flush_on_thread)
+        if self.config.flag("log.cleaner.enable"):
+            self._compaction = Compaction(
+                self.store, self._disk, self.config, self.clock, self.threads
+            )
         self._is_ready = True
         self._upkeep()
 
@@ -213,6 +219,8 @@ class Node:
         for timer in (self._delayed_timer, self._upkeep_timer):
             if timer is not None:
                 timer.cancel()
+        if self._compaction is not None:
+            self._compaction.stop()
         self.delayed.complete_all()
         await self.server.stop(STOP_GRACE_MS)
         await self.threads.stop()

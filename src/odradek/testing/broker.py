@@ -35,6 +35,8 @@ _TEST_DEFAULTS: Final = {
     # A group of one need not wait for others who might join.
     "group.initial.rebalance.delay.ms": "0",
     "num.recovery.threads.per.data.dir": "1",
+    # Compaction runs in a process, and a process would import the user's program anew.
+    "log.cleaner.enable": "false",
 }
 
 

@@ -20,6 +20,7 @@ from odradek.protocol.generated.list_offsets import (
 from odradek.storage.log import Isolation
 from odradek.storage.timestamps import FoundOffset, find_largest_timestamp, find_offset_at
 
+VERSION_LEADER_EPOCHS = 4
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -68,7 +69,7 @@ def _partition(
         partition_index=query.partition_index,
         timestamp=found.timestamp,
         offset=found.offset,
-        leader_epoch=found.leader_epoch,
+        leader_epoch=found.leader_epoch if context.version >= VERSION_LEADER_EPOCHS else -1,
     )
 
 
