@@ -36,7 +36,7 @@ def produce(servers: str) -> None:
         {
             "bootstrap.servers": servers,
             "enable.idempotence": True,
-            "compression.type": "lz4",
+            "compression.type": "zstd",
             "linger.ms": 5,
         }
     )
@@ -44,7 +44,7 @@ def produce(servers: str) -> None:
         producer.produce("orders", key=b"customer %d" % (number % 100), value=b"order %d" % number)
         producer.poll(0)
     left = producer.flush(DEADLINE_SECONDS)
-    print(f"produced {RECORDS - left} records, exactly once, lz4")
+    print(f"produced {RECORDS - left} records, exactly once, zstd")
 
 
 def consume(servers: str) -> None:

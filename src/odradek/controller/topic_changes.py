@@ -117,7 +117,7 @@ class _TopicCreation:
 
     def _check_name(self, name: str) -> None:
         if name in self.view.image.topics:
-            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if name == CLUSTER_METADATA_TOPIC:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is the controller's own log")
         check_topic_name(name)

@@ -25,13 +25,15 @@ class Workers:
 
     def __init__(self, count: int = 1) -> None:
         self._count = count
-        self._pool = self._start()
+        self._pool: Executor | None = None  # made for the first task: most nodes never need it
 
     def _start(self) -> Executor:
         return ProcessPoolExecutor(max_workers=self._count, mp_context=get_context("spawn"))
 
     def submit(self, task: CleaningTask) -> Future[CleaningResult]:
         """Run a task when a process is free."""
+        if self._pool is None:
+            self._pool = self._start()
         try:
             return self._pool.submit(run_task, task)
         except BrokenExecutor:
@@ -41,7 +43,8 @@ class Workers:
 
     def close(self) -> None:
         """Wait for what is running and drop what is not."""
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
 Submit = Callable[[CleaningTask], Future[CleaningResult]]

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -275,7 +275,8 @@ def test_errors_come_back_from_the_other_process_and_so_does_the_pool(
     assert to_clean is not None
     task = cleaner.start_cleaning(to_clean, START_MS)
     assert task.exception(timeout=60) is None
-    processes = workers._pool._processes  # type: ignore[attr-defined]
+    assert isinstance(workers._pool, ProcessPoolExecutor)
+    processes = workers._pool._processes
     for process_id in list(processes):
         os.kill(process_id, signal.SIGKILL)
     for process in list(processes.values()):
