@@ -94,10 +94,9 @@ def test_the_topic_may_want_another_codec_than_the_producer(
 
 
 def test_headers_may_be_null(client: Client) -> None:
-    if client.name == "kafka-python":
-        pytest.skip("kafka-python itself refuses to send null headers")
     client.create_topic("t")
-    record = Sent(None, b"value", (("n", None), ("n", b"second"), ("", b"nameless")))
+    null = b"" if client.name == "kafka-python" else None  # which refuses to send one
+    record = Sent(None, b"value", (("n", null), ("n", b"second"), ("", b"nameless")))
     client.produce("t", [record], partition=0)
     assert client.consume("t", 1) == seen([record])
 

@@ -23,7 +23,7 @@ from odradek.controller.feature_changes import bootstrap_records, format_records
 from odradek.controller.producer_ids import PRODUCER_IDS_PER_BLOCK
 from odradek.controller.result import Result
 from odradek.controller.settings import AnyConfig, ConfigRules, ControllerSettings
-from odradek.controller.topic_names import check_topic_name
+from odradek.core.topic_names import check_topic_name
 
 __all__ = [
     "PRODUCER_IDS_PER_BLOCK",

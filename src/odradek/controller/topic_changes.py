@@ -11,15 +11,15 @@ from random import Random
 from odradek.controller.assignments import assigned_partitions, place_partitions
 from odradek.controller.config_changes import plan_configs
 from odradek.controller.result import Result
-from odradek.controller.topic_names import (
+from odradek.controller.view import ClusterView
+from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.ids import Uuid
+from odradek.core.topic_names import (
     CLUSTER_METADATA_TOPIC,
     check_topic_name,
     collision_key,
     has_collision_chars,
 )
-from odradek.controller.view import ClusterView
-from odradek.core.errors import ApiError, ErrorCode
-from odradek.core.ids import Uuid
 from odradek.metadata import ConfigResource, PartitionImage, VersionedRecord
 from odradek.protocol.generated.create_partitions import (
     CreatePartitionsRequest,

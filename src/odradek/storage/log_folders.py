@@ -21,12 +21,11 @@ from typing import Final, NamedTuple
 
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.core.topic_names import check_topic_name
 from odradek.storage.checkpoints import INT32_MAX
 
-TOPIC_CHARACTERS_MAX: Final = 249
 FOLDER_NAME_BYTES_MAX: Final = 255
 
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _FOLDER: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})"
     r"(?:\.[0-9a-f]{32}-(?P<kind>delete|future|stray))?"
@@ -45,16 +44,6 @@ class LogFolder(NamedTuple):
 
     partition: TopicPartition
     kind: FolderKind
-
-
-def check_topic_name(topic: str) -> None:
-    """Raise ApiError (INVALID_TOPIC_EXCEPTION) unless a topic may be called so."""
-    if topic in ("", ".", ".."):
-        raise _refuse(f"a topic cannot be called {topic!r}")
-    if len(topic) > TOPIC_CHARACTERS_MAX:
-        raise _refuse(f"{len(topic)} characters, a topic's name may have {TOPIC_CHARACTERS_MAX}")
-    if not _TOPIC.fullmatch(topic):
-        raise _refuse(f"{topic!r}: use ASCII letters, digits, '.', '_' and '-' only")
 
 
 def folder_name(partition: TopicPartition) -> str:

@@ -6,19 +6,18 @@ import pytest
 
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.core.topic_names import TOPIC_NAME_CHARS_MAX, check_topic_name
 from odradek.storage.log_folders import (
     FOLDER_NAME_BYTES_MAX,
-    TOPIC_CHARACTERS_MAX,
     FolderKind,
     LogFolder,
-    check_topic_name,
     folder_name,
     new_folder_name,
     parse_folder_name,
 )
 
 UUID = "0123456789abcdef0123456789abcdef"
-LONGEST = "t" * TOPIC_CHARACTERS_MAX
+LONGEST = "t" * TOPIC_NAME_CHARS_MAX
 TOPICS = ["t", "a-b", "a.b", "a_b", "-", "a-1", "-0", "...", "a-0." + UUID + "-delete", LONGEST]
 
 

@@ -20,6 +20,7 @@ from odradek.core.config import (
     describe_topic,
 )
 from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.topic_names import check_topic_name
 from odradek.metadata.config_resource import CLUSTER_DEFAULTS, ConfigResource, ResourceType
 from odradek.protocol.generated.describe_configs import (
     DescribeConfigsRequest,
@@ -29,7 +30,6 @@ from odradek.protocol.generated.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from odradek.storage.log_folders import check_topic_name
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> Answer:

@@ -7,6 +7,7 @@ began that one has open.
 from odradek.broker.context import Answer, RequestContext
 from odradek.core.errors import ApiError
 from odradek.core.ids import TopicPartition
+from odradek.core.topic_names import check_topic_name
 from odradek.protocol.generated.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -14,7 +15,6 @@ from odradek.protocol.generated.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from odradek.storage.log_folders import check_topic_name
 
 NO_OFFSET = -1
 

@@ -9,6 +9,7 @@ Not implemented: authorized operations (nothing is refused to anybody yet).
 from odradek.broker.context import Answer, RequestContext
 from odradek.broker.internal_topics import INTERNAL_TOPICS
 from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.topic_names import check_topic_name
 from odradek.metadata.partition import NO_LEADER, PartitionImage
 from odradek.metadata.topics import TopicImage
 from odradek.protocol.generated.describe_topic_partitions import (
@@ -18,7 +19,6 @@ from odradek.protocol.generated.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from odradek.storage.log_folders import check_topic_name
 
 
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Answer:

@@ -14,6 +14,7 @@ from odradek.broker.context import Answer, RequestContext
 from odradek.broker.internal_topics import INTERNAL_TOPICS
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID
+from odradek.core.topic_names import check_topic_name
 from odradek.metadata.image import ClusterImage
 from odradek.metadata.partition import PartitionImage
 from odradek.metadata.topics import TopicImage
@@ -25,7 +26,6 @@ from odradek.protocol.generated.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.storage.log_folders import check_topic_name
 
 NO_AUTHORIZED_OPERATIONS = -(2**31)
 
