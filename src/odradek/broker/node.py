@@ -42,7 +42,7 @@ from odradek.storage.disk import Disk, OsDisk
 from odradek.storage.log import FlushPlan
 from odradek.storage.log_dir_files import read_meta_properties
 from odradek.storage.log_store import LogStore
-from odradek.storage.log_work import FlushWork, Work
+from odradek.storage.log_work import Work
 from odradek.storage.recovery import LogSettings
 
 R = TypeVar("R")
@@ -275,29 +275,39 @@ class Node:
 
         self.change(lambda controller: controller.create_topics(request, self.random), created)
 
-    def reply_when_flushed(
-        self, partitions: Sequence[TopicPartition], reply: Callable[[], None]
+    def call_when_flushed(
+        self, partitions: Sequence[TopicPartition], then: Callable[[list[TopicPartition]], None]
     ) -> None:
-        """Call ``reply`` when all that these logs hold now is on disk."""
+        """Call ``then`` when all that these logs hold now is on disk, with those that failed."""
+        failed: list[TopicPartition] = []
         left = len(partitions)
 
-        def done(error: BaseException | None) -> None:
+        def done(partition: TopicPartition, error: BaseException | None) -> None:
             nonlocal left
             left -= 1
-            if error is None and left == 0:
-                reply()
+            if error is not None:
+                failed.append(partition)
+            if left == 0:
+                then(failed)
 
         for partition in partitions:
-            work = self.store.plan_flush(partition)
-            if work is None:
-                done(None)
-                continue
+            self._flush_log(partition, done)
 
-            def finished(error: BaseException | None, work: FlushWork = work) -> None:
-                work.done(error, self.clock.now_ms())
-                done(error)
+    def _flush_log(
+        self,
+        partition: TopicPartition,
+        done: Callable[[TopicPartition, BaseException | None], None],
+    ) -> None:
+        work = self.store.plan_flush(partition)
+        if work is None:
+            done(partition, None)
+            return
 
-            self.threads.run(work.run, finished)
+        def finished(error: BaseException | None) -> None:
+            work.done(error, self.clock.now_ms())
+            done(partition, error)
+
+        self.threads.run(work.run, finished)
 
     # What the metadata log says.
 

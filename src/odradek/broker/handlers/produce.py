@@ -23,27 +23,42 @@ from odradek.protocol.generated.produce import (
 
 VERSION_TOPIC_IDS = 13
 
+Unflushed = dict[TopicPartition, PartitionProduceResponse]
+"""What may be acknowledged only after a flush (``flush.messages``)."""
+
 
 def handle(context: RequestContext, request: ProduceRequest) -> Answer:
     if request.acks not in (0, 1, -1):
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
-    unflushed: list[TopicPartition] = []
+    unflushed: Unflushed = {}
     now_ms = context.node.clock.now_ms()
     responses = [_topic(context, topic, now_ms, unflushed) for topic in request.topic_data]
     response = ProduceResponse(responses=responses)
     if request.acks == 0:
         return NO_REPLY
     if unflushed:
-        context.node.reply_when_flushed(unflushed, lambda: context.reply(response))
+
+        def flushed(failed: list[TopicPartition]) -> None:
+            for partition in failed:
+                _take_back(unflushed[partition])
+            context.reply(response)
+
+        context.node.call_when_flushed(list(unflushed), flushed)
         return PENDING
     return response
+
+
+def _take_back(answer: PartitionProduceResponse) -> None:
+    """Acknowledge nothing that may not be on disk: a failed fsync is not tried again."""
+    answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 def _topic(
     context: RequestContext,
     topic: TopicProduceData,
     now_ms: int,
-    unflushed: list[TopicPartition],
+    unflushed: Unflushed,
 ) -> TopicProduceResponse:
     name = topic.name
     problem: ApiError | None = None
@@ -68,7 +83,7 @@ def _partition(
     topic: str,
     data: PartitionProduceData,
     now_ms: int,
-    unflushed: list[TopicPartition],
+    unflushed: Unflushed,
 ) -> PartitionProduceResponse:
     partition = TopicPartition(topic, data.index)
     replicas = context.node.replicas
@@ -76,14 +91,15 @@ def _partition(
     if not isinstance(data.records, memoryview):
         raise ApiError(ErrorCode.INVALID_RECORD, "no records")
     result = replicas.append(replica, data.records, now_ms)
-    if result.is_flush_due:
-        unflushed.append(partition)
-    return PartitionProduceResponse(
+    answer = PartitionProduceResponse(
         index=data.index,
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=replica.log.log_start_offset,
     )
+    if result.is_flush_due:
+        unflushed[partition] = answer
+    return answer
 
 
 def _refused(partition: PartitionProduceData, error: ApiError) -> PartitionProduceResponse:

@@ -1,0 +1,55 @@
+"""With flush.messages an append is acknowledged after its fsync, and never if that failed."""
+
+import errno
+from pathlib import PurePath
+
+import pytest
+
+from odradek.core.errors import ErrorCode
+from odradek.core.ids import TopicPartition
+from odradek.protocol.generated.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from odradek.storage.disk import OsDisk
+from odradek.testing.broker import Broker
+from tests.broker_connection import BrokerConnection
+from tests.storage_batches import make_batch
+
+VERSION = 12  # the last one that names topics
+
+
+def produce(connection: BrokerConnection) -> PartitionProduceResponse:
+    data = PartitionProduceData(index=0, records=bytes(make_batch([b"x"])))
+    topic = TopicProduceData(name="t", partition_data=[data])
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+    answer = connection.ask(request, ProduceResponse, VERSION)
+    return answer.responses[0].partition_responses[0]
+
+
+def test_what_is_acknowledged_was_synced(broker: Broker, connection: BrokerConnection) -> None:
+    broker.create_topic("t", flush_messages="1")
+    answer = produce(connection)
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    log = broker.node.store.get(TopicPartition("t", 0))
+    assert log is not None
+    assert log.recovery_point == 1
+
+
+def test_a_failed_sync_is_an_error_and_not_an_acknowledgement(
+    broker: Broker, connection: BrokerConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("t", flush_messages="1")
+
+    def fail(_disk: OsDisk, path: PurePath) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OsDisk, "sync_file", fail)
+        answer = produce(connection)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    again = produce(connection)
+    assert again.error_code == ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline"
