@@ -1,6 +1,6 @@
 """The port through which the system learns what time it is. The real clock is in the broker."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -9,3 +9,10 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment; never goes back. For deadlines and sessions."""
+
+
+class Instant(NamedTuple):
+    """A moment on both clocks: the wall's for what is written, the steady one for deadlines."""
+
+    wall_ms: int
+    monotonic_ms: int
