@@ -27,10 +27,12 @@ from typing import Final, cast
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.net.hub import Hub
 from odradek.net.settings import ConnectionInfo, EventKind
+from odradek.net.tls import principal_of
 from odradek.protocol.framing import FrameReader, open_request
 from odradek.protocol.message import Buffer
 
 _SIZE_BYTES: Final = 4
+_REFUSALS: Final = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.BROKER_NOT_AVAILABLE)
 _QUIET_MS: Final = 10_000
 """After this long without a request the receive buffer, 256 KiB, is given back."""
 
@@ -101,8 +103,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         self._heard_ms = self._hub.now_ms
         self._hub.emit(EventKind.OPENED, self.info)
+        if self.info.security_protocol == "SSL":
+            self._identify(transport)
         if self._stopping:
             self._settle()
+
+    def _identify(self, transport: asyncio.BaseTransport) -> None:
+        """Take the peer's name from its certificate, before its first request."""
+        try:
+            self.info.principal = principal_of(transport)
+        except CorruptionError as error:  # it must not pass as somebody without a certificate
+            self._begin_close(EventKind.REJECTED, f"client certificate: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._closing:
@@ -248,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail(self, error: Exception) -> None:
         self._flush()  # earlier requests were answered in good faith
-        is_refusal = isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION
+        is_refusal = isinstance(error, ApiError) and error.code in _REFUSALS
         if isinstance(error, CorruptionError) or is_refusal:
             # Without the error: its traceback holds the receive buffer of a hostile peer for as
             # long as a log keeps it, and says nothing that the message does not.

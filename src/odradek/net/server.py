@@ -117,6 +117,12 @@ class Server:
             self._sweeper.cancel()
             self._sweeper = None
 
+    def close_one(self, connection: ConnectionInfo, detail: str) -> None:
+        """Drop one connection at once, if it is still there."""
+        for member in list(self._hub.members):
+            if member.info is connection:
+                member.abort(detail)
+
     def close_all(self, detail: str = "all connections are dropped") -> None:
         """Drop every connection at once; the server goes on accepting new ones."""
         for member in list(self._hub.members):

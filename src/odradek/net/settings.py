@@ -27,6 +27,9 @@ from odradek.protocol.message import Buffer
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL"]
 ClientAuth = Literal["none", "requested", "required"]
+TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
+Pem = Path | str
+"""Certificates or a key: a file, or the text itself."""
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -41,6 +44,9 @@ class ConnectionInfo:
     peer_port: int
     connection_id: str
     principal: str = ANONYMOUS
+    # As the client says in ApiVersions; empty before, or if it does not say.
+    client_software_name: str = ""
+    client_software_version: str = ""
 
 
 Reply = Callable[[list[Buffer] | None], None]
@@ -49,14 +55,27 @@ Handler = Callable[[Request, ConnectionInfo, Reply], None]
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """PEM files of a TLS listener; ``key_file`` None means the key is in the certificate file."""
+    """What a TLS listener shows and asks for; ``key`` None: it is where the certificate is."""
 
-    certificate_file: Path
-    key_file: Path | None = None
-    key_password: str | None = None
-    ca_file: Path | None = None
+    certificate: Pem = field(repr=False)
+    key: Pem | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    ca: Pem | None = field(default=None, repr=False)
     client_auth: ClientAuth = "none"
-    ciphers: str | None = None  # TLS 1.2, in OpenSSL's notation
+    versions: tuple[TlsVersion, ...] = ("TLSv1.2", "TLSv1.3")
+    cipher_suites: tuple[str, ...] = ()  # by the names of the standard; empty: OpenSSL's choice
+
+
+class TlsSettingsError(ValueError):
+    """TLS settings that cannot be used; ``setting`` is the field to change."""
+
+    def __init__(
+        self,
+        setting: Literal["certificate", "ca", "client_auth", "cipher_suites"],
+        message: str,
+    ) -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class Listener(NamedTuple):

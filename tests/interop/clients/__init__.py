@@ -7,6 +7,7 @@ here imports odradek: a fault of ours cannot hide in the measuring instrument.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 DEADLINE_SECONDS = 20
@@ -38,6 +39,14 @@ class Place(NamedTuple):
     offset: int
 
 
+class Tls(NamedTuple):
+    """PEM files of a client: whom it trusts, and what it shows if it is asked."""
+
+    ca: Path
+    certificate: Path | None = None
+    key: Path | None = None
+
+
 class ProduceError(Exception):
     """A record was refused; `code` is Kafka's error code."""
 
@@ -58,8 +67,9 @@ class Client(ABC):
 
     name: str
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, tls: Tls | None = None) -> None:
         self.servers = servers
+        self.tls = tls
 
     @abstractmethod
     def create_topic(

@@ -1,6 +1,7 @@
 """aiokafka, each call on an event loop of its own."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -78,7 +79,7 @@ class AioKafka(Client):
     ) -> list[Place]:
         async def run() -> list[Place]:
             producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=self.servers,
+                **self._server(),
                 compression_type=None if codec == "none" else codec,
                 acks=acks if acks == "all" else int(acks),
                 enable_idempotence=idempotent,
@@ -146,7 +147,7 @@ class AioKafka(Client):
 
     @asynccontextmanager
     async def _admin(self) -> AsyncIterator[Any]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.servers)
+        admin = AIOKafkaAdminClient(**self._server())
         await admin.start()
         try:
             yield admin
@@ -154,9 +155,16 @@ class AioKafka(Client):
             await admin.close()
 
     def _new_consumer(self, **options: Any) -> Any:
-        return aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=self.servers, auto_offset_reset="none", **options
-        )
+        return aiokafka.AIOKafkaConsumer(**self._server(), auto_offset_reset="none", **options)
+
+    def _server(self) -> dict[str, Any]:
+        config: dict[str, Any] = {"bootstrap_servers": self.servers}
+        if self.tls is not None:
+            context = ssl.create_default_context(cafile=str(self.tls.ca))
+            if self.tls.certificate is not None:
+                context.load_cert_chain(self.tls.certificate, self.tls.key)
+            config |= {"security_protocol": "SSL", "ssl_context": context}
+        return config
 
     @asynccontextmanager
     async def _consumer(self) -> AsyncIterator[Any]:

@@ -58,7 +58,7 @@ class Confluent(Client):
     ) -> list[Place]:
         producer = confluent_kafka.Producer(
             {
-                "bootstrap.servers": self.servers,
+                **self._server(),
                 "compression.type": codec,
                 "acks": acks,
                 "enable.idempotence": idempotent,
@@ -131,12 +131,21 @@ class Confluent(Client):
             consumer.close()
 
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.servers})
+        return AdminClient(self._server())
+
+    def _server(self) -> dict[str, Any]:
+        config: dict[str, Any] = {"bootstrap.servers": self.servers}
+        if self.tls is not None:
+            config |= {"security.protocol": "SSL", "ssl.ca.location": str(self.tls.ca)}
+            if self.tls.certificate is not None:
+                config["ssl.certificate.location"] = str(self.tls.certificate)
+                config["ssl.key.location"] = str(self.tls.key)
+        return config
 
     def _consumer(self, **config: Any) -> confluent_kafka.Consumer:
         return confluent_kafka.Consumer(
             {
-                "bootstrap.servers": self.servers,
+                **self._server(),
                 "group.id": "unused",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",

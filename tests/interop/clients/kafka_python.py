@@ -55,7 +55,7 @@ class KafkaPython(Client):
         idempotent: bool = False,
     ) -> list[Place]:
         producer = kafka.KafkaProducer(
-            bootstrap_servers=self.servers,
+            **self._server(),
             compression_type=None if codec == "none" else codec,
             acks=acks if acks == "all" else int(acks),
             enable_idempotence=idempotent,
@@ -114,11 +114,20 @@ class KafkaPython(Client):
             return [None if each is None else each.offset for each in found]
 
     def _admin(self) -> Any:
-        return kafka.KafkaAdminClient(bootstrap_servers=self.servers)
+        return kafka.KafkaAdminClient(**self._server())
+
+    def _server(self) -> dict[str, Any]:
+        config: dict[str, Any] = {"bootstrap_servers": self.servers}
+        if self.tls is not None:
+            config |= {"security_protocol": "SSL", "ssl_cafile": str(self.tls.ca)}
+            if self.tls.certificate is not None:
+                config["ssl_certfile"] = str(self.tls.certificate)
+                config["ssl_keyfile"] = str(self.tls.key)
+        return config
 
     def _consumer(self, **options: Any) -> Any:
         return kafka.KafkaConsumer(
-            bootstrap_servers=self.servers, group_id=None, auto_offset_reset="none", **options
+            **self._server(), group_id=None, auto_offset_reset="none", **options
         )
 
 

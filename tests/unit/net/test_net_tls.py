@@ -1,19 +1,28 @@
 """TLS listeners, client certificates, and what happens at the wrong door.
 
-The certificates are made by the ``openssl`` command.
+The certificates are made by ``tests.certificates``.
 """
 
 import asyncio
 import shutil
 import ssl
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from odradek.net.server import EventKind, Listener, ServerLimits, TlsSettings
-from odradek.net.settings import ClientAuth
+from odradek.net.server import (
+    ConnectionInfo,
+    EventKind,
+    Listener,
+    Reply,
+    ServerLimits,
+    TlsSettings,
+)
+from odradek.net.settings import ANONYMOUS, ClientAuth, TlsSettingsError, TlsVersion
 from odradek.net.tls import server_context
+from odradek.protocol.framing import Request
+from tests.certificates import CLIENT_PRINCIPAL, make_pki
 from tests.unit.net.net_harness import (
     PLAIN,
     Client,
@@ -29,38 +38,14 @@ from tests.unit.net.net_harness import (
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
 
 
-def openssl(folder: Path, command: str) -> None:
-    subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
-
-
-def sign(folder: Path, name: str, ca: str) -> None:
-    key = f"-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key"
-    openssl(folder, f"req {key} -subj /CN={name} -out {name}.csr")
-    (folder / "san").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
-    openssl(
-        folder,
-        f"x509 -req -in {name}.csr -CA {ca}.pem -CAkey {ca}.key -CAcreateserial -days 2"
-        f" -extfile san -out {name}.pem",
-    )
-
-
 @pytest.fixture(scope="session")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder: one CA signed ``server`` and ``client``, another signed ``stranger``."""
-    folder = tmp_path_factory.mktemp("pki")
-    for ca in ("ca", "other"):
-        key = f"-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {ca}.key"
-        openssl(folder, f"req -x509 {key} -subj /CN={ca} -days 2 -out {ca}.pem")
-    sign(folder, "server", "ca")
-    sign(folder, "client", "ca")
-    sign(folder, "stranger", "other")
-    openssl(folder, "ec -in server.key -aes128 -passout pass:secret -out locked.key")
-    return folder
+    return make_pki(tmp_path_factory.mktemp("pki"))
 
 
 def tls_listener(pki: Path, client_auth: ClientAuth = "none") -> Listener:
     settings = TlsSettings(
-        pki / "server.pem", pki / "server.key", ca_file=pki / "ca.pem", client_auth=client_auth
+        pki / "server.pem", pki / "server.key", ca=pki / "ca.pem", client_auth=client_auth
     )
     return Listener("SSL", "127.0.0.1", 0, "SSL", settings)
 
@@ -227,22 +212,134 @@ async def test_stop_answers_over_tls_and_ends_handshakes(pki: Path) -> None:
         await asyncio.gather(busy.close(), silent.close())
 
 
+@pytest.mark.parametrize(
+    ("client_auth", "certificate", "principal"),
+    [
+        ("none", "client", ANONYMOUS),
+        ("requested", None, ANONYMOUS),
+        ("requested", "client", CLIENT_PRINCIPAL),
+        ("required", "client", CLIENT_PRINCIPAL),
+    ],
+)
+@on_loop
+async def test_the_principal_is_known_with_the_first_request(
+    pki: Path, client_auth: ClientAuth, certificate: str | None, principal: str
+) -> None:
+    seen: list[str] = []
+
+    def handle(request: Request, info: ConnectionInfo, reply: Reply) -> None:
+        seen.append(info.principal)
+        Echo()(request, info, reply)
+
+    async with serving(handle, listeners=[tls_listener(pki, client_auth)]) as up:
+        assert await is_served(up, client_context(pki, certificate))
+        assert seen == [principal]
+
+
+def one_line(path: Path) -> str:
+    return " ".join(path.read_text().split("\n"))
+
+
+@pytest.mark.parametrize("read", [Path.read_text, one_line])
+@on_loop
+async def test_certificates_may_be_given_as_text(pki: Path, read: Callable[[Path], str]) -> None:
+    chain = f"{read(pki / 'server.pem')} {read(pki / 'ca.pem')}"
+    settings = TlsSettings(
+        chain, read(pki / "server.key"), ca=read(pki / "ca.pem"), client_auth="required"
+    )
+    assert "PRIVATE" not in repr(settings)
+    async with serving(Echo(), listeners=[Listener("SSL", "127.0.0.1", 0, "SSL", settings)]) as up:
+        assert await is_served(up, client_context(pki, "client"))
+        assert not await is_served(up, client_context(pki, "stranger"))
+
+
 def test_settings_that_cannot_work_are_refused(pki: Path) -> None:
     certificate, key = pki / "server.pem", pki / "server.key"
-    with pytest.raises(ValueError, match="needs the CA"):
-        server_context(TlsSettings(certificate, key, client_auth="required"))
-    with pytest.raises(ValueError, match="cannot use the certificate"):
-        server_context(TlsSettings(pki / "absent.pem", key))
-    with pytest.raises(ValueError, match="cannot use the certificate"):
-        server_context(TlsSettings(certificate, pki / "client.key"))
-    with pytest.raises(ValueError, match="cannot use the certificate"):
-        server_context(TlsSettings(certificate, pki / "locked.key"))
-    with pytest.raises(ValueError, match="cannot use the CA"):
-        server_context(TlsSettings(certificate, key, ca_file=key))
-    with pytest.raises(ValueError, match="no such ciphers"):
-        server_context(TlsSettings(certificate, key, ciphers="ROT13"))
+    for settings, message in (
+        (TlsSettings(certificate, key, client_auth="required"), "needs the CA"),
+        (TlsSettings(pki / "absent.pem", key), "cannot use the certificate .*No such file"),
+        (TlsSettings(certificate), "no private key in it"),
+        (TlsSettings(certificate, pki / "client.key"), "cannot use the certificate"),
+        (TlsSettings(certificate, pki / "locked.key"), "its password is another"),
+        (TlsSettings(certificate, pki / "locked.key", "wrong"), "its password is another"),
+        (TlsSettings("nonsense", "nonsense"), "cannot use the certificate given as text"),
+        (TlsSettings(certificate, key, ca=key), "cannot use the CA"),
+        (TlsSettings(certificate, key, ca="nonsense"), "cannot use the CA given as text"),
+    ):
+        with pytest.raises(TlsSettingsError, match=message) as refused:
+            server_context(settings)
+        assert "PRIVATE" not in str(refused.value)
     locked = TlsSettings(certificate, pki / "locked.key", key_password="secret")
     assert server_context(locked).minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+ECDHE = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+SUITES_OF_1_3 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+
+
+@pytest.mark.parametrize(
+    ("versions", "suites", "spoken"),
+    [
+        (("TLSv1.2", "TLSv1.3"), (), {"TLSv1.2", "TLSv1.3"}),
+        (("TLSv1.2",), (), {"TLSv1.2"}),
+        (("TLSv1.3",), (), {"TLSv1.3"}),
+        (("TLSv1.2", "TLSv1.3"), (ECDHE,), {"TLSv1.2"}),
+        (("TLSv1.2", "TLSv1.3"), SUITES_OF_1_3, {"TLSv1.3"}),
+        (("TLSv1.2", "TLSv1.3"), (*SUITES_OF_1_3, ECDHE), {"TLSv1.2", "TLSv1.3"}),
+    ],
+)
+@on_loop
+async def test_versions_and_suites_that_were_not_named_are_not_spoken(
+    pki: Path, versions: tuple[TlsVersion, ...], suites: tuple[str, ...], spoken: set[str]
+) -> None:
+    settings = TlsSettings(
+        pki / "server.both.pem", versions=versions, cipher_suites=suites, ca=pki / "ca.pem"
+    )
+    async with serving(Echo(), listeners=[Listener("SSL", "127.0.0.1", 0, "SSL", settings)]) as up:
+        for name, version in (
+            ("TLSv1.2", ssl.TLSVersion.TLSv1_2),
+            ("TLSv1.3", ssl.TLSVersion.TLSv1_3),
+        ):
+            context = client_context(pki)
+            context.minimum_version = context.maximum_version = version
+            assert await is_served(up, context) == (name in spoken)
+        if ECDHE in suites:
+            other = client_context(pki)
+            other.maximum_version = ssl.TLSVersion.TLSv1_2
+            other.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+            assert not await is_served(up, other)
+
+
+def test_cipher_suites_have_the_names_of_the_standard(pki: Path) -> None:
+    names = {
+        ECDHE: "ECDHE-ECDSA-AES128-GCM-SHA256",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+        "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384": "ECDHE-RSA-AES256-SHA384",
+        "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384": "DHE-RSA-AES256-GCM-SHA384",
+        "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_CCM": "ECDHE-ECDSA-AES128-CCM",
+    }
+    settings = TlsSettings(pki / "server.both.pem", cipher_suites=tuple(names))
+    allowed = [each["name"] for each in server_context(settings).get_ciphers()]
+    assert [name for name in allowed if not name.startswith("TLS_")] == list(names.values())
+
+
+@pytest.mark.parametrize(
+    ("versions", "suites", "message"),
+    [
+        (("TLSv1.2",), ("ROT13",), "no such cipher suite here: ROT13"),
+        (("TLSv1.2",), ("ALL",), "no such cipher suite here: ALL"),
+        (("TLSv1.2",), (ECDHE, "TLS_RSA_WITH_ROT13"), "no such cipher suite"),
+        (("TLSv1.2", "TLSv1.3"), (ECDHE, SUITES_OF_1_3[0]), "all together"),
+        (("TLSv1.3",), (ECDHE,), "no cipher suite of TLSv1.3"),
+    ],
+)
+def test_cipher_suites_that_cannot_be_had_are_refused(
+    pki: Path, versions: tuple[TlsVersion, ...], suites: tuple[str, ...], message: str
+) -> None:
+    settings = TlsSettings(pki / "server.both.pem", versions=versions, cipher_suites=suites)
+    with pytest.raises(TlsSettingsError, match=message):
+        server_context(settings)
 
 
 @on_loop

@@ -5,12 +5,13 @@ INVALID_CONFIG, a broker's with INVALID_REQUEST, where Kafka regrets it and leav
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.core.config.allowed import parse_allowed
 from odradek.core.config.broker_config import BrokerConfig, broker_definitions
+from odradek.core.config.client_match import parse_client_match
 from odradek.core.config.definitions import (
     BROKER_CONFIGS,
     CLIENT_METRICS_CONFIGS,
@@ -55,8 +56,7 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Alteration:
+class Alteration(NamedTuple):
     name: str
     operation: AlterOperation
     value: str | None = None
@@ -265,6 +265,8 @@ def validate_client_metrics_configs(configs: Mapping[str, str]) -> None:
             message = f"Unknown client metrics configuration: {name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
         try:
-            definition.parse(text)
+            value = definition.parse(text)
+            if name == "match" and isinstance(value, tuple):
+                parse_client_match(value)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, error.message) from error

@@ -72,20 +72,6 @@ class BrokerConfig:
     max_request_partition_size_limit: int
     telemetry_max_bytes: int
 
-    ssl_client_auth: str
-    ssl_enabled_protocols: tuple[str, ...]
-    ssl_protocol: str
-    ssl_cipher_suites: tuple[str, ...]
-    ssl_keystore_type: str
-    ssl_keystore_location: str | None
-    ssl_keystore_password: str | None
-    ssl_keystore_key: str | None
-    ssl_keystore_certificate_chain: str | None
-    ssl_key_password: str | None
-    ssl_truststore_type: str
-    ssl_truststore_location: str | None
-    ssl_truststore_certificates: str | None
-
     num_partitions: int
     default_replication_factor: int
     auto_create_topics_enable: bool

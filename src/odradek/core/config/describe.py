@@ -6,8 +6,8 @@ retention comes from its broker's static *hours* is said to have the default.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import dropwhile
+from typing import NamedTuple
 
 from odradek.core.config.definition import ConfigDefinition
 from odradek.core.config.definitions import (
@@ -30,15 +30,13 @@ from odradek.core.config.values import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
+class ConfigSynonym(NamedTuple):
     name: str
     value: str | None
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One line of an answer, field by field as it goes over the wire."""
 
     name: str

@@ -23,6 +23,11 @@ class SecurityProtocol(StrEnum):
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
     SASL_SSL = "SASL_SSL"
 
+    @property
+    def number(self) -> int:
+        """Kafka's, as a broker registers it."""
+        return tuple(SecurityProtocol).index(self)
+
 
 class Listener(NamedTuple):
     name: str

@@ -7,8 +7,7 @@ underscores stand for a dash and three for an underscore, as in the images of Ka
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.core.config.broker_config import BrokerConfig
 from odradek.core.config.consistency import check_consistency, find_doubts
@@ -22,16 +21,14 @@ _UNDERSCORES: Final = {"_": ".", "__": "-", "___": "_"}
 _PLUGIN_PREFIXES: Final = ("listener.name.", "rsm.config.", "rlmm.config.", "config.providers.")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     name: str
     value: str
     origin: str
     """For people: ``server.properties, line 12``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigWarning:
+class ConfigWarning(NamedTuple):
     name: str
     origin: str
     reason: str
@@ -40,20 +37,26 @@ class ConfigWarning:
         return f"{self.origin}: {self.name} {self.reason}" if self.origin else self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """What one source says."""
 
     by_name: Mapping[str, Setting]
     warnings: tuple[ConfigWarning, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
+class LoadedConfig(NamedTuple):
     config: BrokerConfig
     warnings: tuple[ConfigWarning, ...]
     ignored: tuple[str, ...]
     """Configs that were set, are known, and have no effect yet; sorted."""
+    origins: Mapping[str, str]
+    """Where each config was set, by its name."""
+
+    def locate(self, error: ConfigError) -> ConfigError:
+        """Return an error that was found later with the place where its config was set."""
+        return ConfigError(
+            error.message, name=error.name, origin=error.origin or self.origins.get(error.name, "")
+        )
 
 
 def parse_server_properties(text: str, source_name: str) -> Settings:
@@ -125,7 +128,10 @@ def load_broker_config(
         for name, reason in find_doubts(config)
     ]
     warnings = [warning for source in sources for warning in source.warnings]
-    return LoadedConfig(config, (*warnings, *doubts), _find_ignored(chosen))
+    origins = {name: setting.origin for name, setting in chosen.items()}
+    # Of what the command brings along nobody needs to be told.
+    wanted = {name for source in sources for name in source.by_name}
+    return LoadedConfig(config, (*warnings, *doubts), _find_ignored(wanted), origins)
 
 
 def make_broker_config(levels: BrokerLevels, *, small_segments: bool = False) -> BrokerConfig:

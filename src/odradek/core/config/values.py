@@ -1,7 +1,6 @@
 """Config values: the text people write and what it stands for, read and printed as Java does."""
 
 import re
-from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -132,6 +131,8 @@ def _format_double(value: float) -> str:
     """Return what Java prints: ``1.0E10`` where Python would say ``10000000000.0``."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    from decimal import Decimal  # 2 ms of a start, for numbers that hardly anybody sets
+
     number = Decimal(repr(value))
     exponent = number.adjusted()
     digits = f"{number.scaleb(-exponent).normalize():f}"

@@ -17,20 +17,20 @@ super.users STRING '' internal
     Users that no ACL can stop, as User:name, separated by semicolons.
 allow.everyone.if.no.acl.found BOOLEAN false internal
     Whether a resource without any ACL is open to all.
-ssl.protocol STRING TLSv1.3 per-broker live
-    The TLS version to prefer.
+ssl.protocol STRING TLSv1.3 per-broker
+    The TLS version to prefer; taken and ignored, ssl.enabled.protocols counts.
 ssl.enabled.protocols LIST TLSv1.2,TLSv1.3 per-broker live
     The TLS versions that are accepted.
 ssl.cipher.suites LIST '' per-broker live
-    The cipher suites that are accepted; the library's own if empty.
+    The cipher suites that are accepted, those of TLSv1.3 all or none; OpenSSL's own if empty.
 ssl.client.auth STRING none required|requested|none per-broker live
     Whether clients must show a certificate: required, requested or none.
 ssl.keystore.type STRING JKS per-broker live
-    The format of the key store; Odradek reads PEM.
+    The format of the key store; only PEM is read, so it must be set.
 ssl.keystore.location STRING - per-broker live
     The file with the node's certificate and key.
-ssl.keystore.password PASSWORD - per-broker live
-    The password of the key store.
+ssl.keystore.password PASSWORD - per-broker
+    The password of a key store that is not PEM; refused, as only PEM is read.
 ssl.key.password PASSWORD - per-broker live
     The password of the private key.
 ssl.keystore.key PASSWORD - per-broker live
@@ -38,11 +38,11 @@ ssl.keystore.key PASSWORD - per-broker live
 ssl.keystore.certificate.chain PASSWORD - per-broker live
     The certificate chain itself, as PEM.
 ssl.truststore.type STRING JKS per-broker live
-    The format of the trust store; Odradek reads PEM.
+    The format of the trust store; only PEM is read, so it must be set.
 ssl.truststore.location STRING - per-broker live
     The file with the certificates that are trusted.
 ssl.truststore.password PASSWORD - per-broker
-    The password of the trust store.
+    The password of a trust store that is not PEM; refused, as only PEM is read.
 ssl.truststore.certificates PASSWORD - per-broker live
     The trusted certificates themselves, as PEM.
 ssl.endpoint.identification.algorithm STRING https per-broker

@@ -51,10 +51,10 @@ errors.deadletterqueue.copy.record.enable BOOLEAN false
 """
 
 CLIENT_METRICS_TABLE: Final = """
-interval.ms INT 300000 100..3600000
+interval.ms INT 300000 100..3600000 live
     How often clients push the metrics of this subscription.
-match LIST ''
+match LIST '' live
     Which clients are meant, as selector=pattern, separated by commas.
-metrics LIST ''
+metrics LIST '' live
     The prefixes of the metrics that are pushed; * is all of them.
 """

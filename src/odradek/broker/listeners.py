@@ -1,0 +1,206 @@
+"""What a node listens on and what it tells the controller about it, from its configs.
+
+``listener.security.protocol.map`` says what each listener speaks: PLAINTEXT or SSL; SASL does not
+exist yet, so a listener that should speak it is refused and not opened to all. An ``ssl.`` config
+may be set for one listener alone, by ``listener.name.<name in lower case>.`` before its name.
+
+Certificates and keys are PEM (``ssl.keystore.type=PEM``): the default, JKS, and PKCS12 are formats
+of Java's. The rules about what goes together are Kafka's. Everything is tried out here, so that a
+wrong file is refused with the name of the config that has it. What is set while the broker runs
+has no effect on listeners yet.
+"""
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from odradek.core.config import BrokerConfig, ConfigError, ConfigValue, SecurityProtocol
+from odradek.core.config.definitions import BROKER_CONFIGS
+from odradek.net.server import Listener, ServerLimits, TlsSettings
+from odradek.net.settings import ClientAuth, Pem, TlsSettingsError, TlsVersion
+from odradek.net.tls import server_context
+from odradek.protocol.generated import broker_registration
+
+_NEVER_MS: Final = 1 << 53
+_MAP: Final = "listener.security.protocol.map"
+_CLIENT_AUTH: Final[Mapping[str, ClientAuth]] = {
+    "none": "none",
+    "requested": "requested",
+    "required": "required",
+}
+_VERSIONS: Final[Mapping[str, TlsVersion]] = {"TLSv1.2": "TLSv1.2", "TLSv1.3": "TLSv1.3"}
+
+
+def client_listeners(config: BrokerConfig) -> list[Listener]:
+    """Return the listeners to open; those of the controller are not among them.
+
+    Raises:
+        ConfigError: One of them cannot be had; ``name`` is the config to change.
+    """
+    listeners = []
+    for each in config.listeners:
+        if each.name in config.controller_listener_names:
+            continue
+        match config.security_protocols[each.name]:
+            case SecurityProtocol.PLAINTEXT:
+                listeners.append(Listener(each.name, each.host, each.port))
+            case SecurityProtocol.SSL:
+                tls = _tls_settings(_SslConfigs(config, each.name))
+                listeners.append(Listener(each.name, each.host, each.port, "SSL", tls))
+            case other:
+                message = (
+                    f"The listener {each.name} should speak {other}, and SASL is not supported "
+                    "yet: use PLAINTEXT or SSL."
+                )
+                raise ConfigError(message, name=_MAP)
+    return listeners
+
+
+def server_limits(config: BrokerConfig) -> ServerLimits:
+    idle_ms = config.connections_max_idle_ms
+    return ServerLimits(
+        frame_bytes_max=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        connections_per_ip_overrides=config.max_connections_per_ip_overrides,
+        backlog_max=config.socket_listen_backlog_size,
+        idle_ms_max=_NEVER_MS if idle_ms < 0 else idle_ms,
+    )
+
+
+def registered_listeners(
+    config: BrokerConfig, endpoints: Mapping[str, tuple[str, int]]
+) -> list[broker_registration.Listener]:
+    """Return what clients are told, by listener; ``endpoints`` knows ports that were picked."""
+    return [
+        broker_registration.Listener(
+            name=each.name,
+            # Without a host the node listens on every address: its own name is one of them.
+            host=each.host or socket.gethostname(),
+            port=each.port or endpoints[each.name][1],
+            security_protocol=config.security_protocols[each.name].number,
+        )
+        for each in config.advertised_listeners
+        if each.name in endpoints  # a dynamic config may name others, which are not open
+    ]
+
+
+class _SslConfigs:
+    """The ``ssl.`` configs as one listener has them: its own, or else those of the node."""
+
+    def __init__(self, config: BrokerConfig, listener: str) -> None:
+        self.listener = listener
+        self._prefix = f"listener.name.{listener.lower()}."
+        self._texts = config.levels.merge()
+        self._values = config.values
+
+    def name(self, base: str) -> str:
+        """Return the config that counts."""
+        own = self._prefix + base
+        return own if own in self._texts else base
+
+    def text(self, base: str) -> str | None:
+        value = self._value(base)
+        assert value is None or isinstance(value, str), base
+        return value or None
+
+    def elements(self, base: str) -> tuple[str, ...]:
+        value = self._value(base)
+        assert isinstance(value, tuple), base
+        return value
+
+    def _value(self, base: str) -> ConfigValue | None:
+        own = self._prefix + base
+        if own in self._texts:
+            return BROKER_CONFIGS[base].parse(self._texts[own])
+        return self._values[base]
+
+    def refuse(self, base: str, message: str) -> ConfigError:
+        name = self.name(base)
+        return ConfigError(f"{name}: {message} (listener {self.listener}).", name=name)
+
+
+def _tls_settings(configs: _SslConfigs) -> TlsSettings:
+    certificate, key = _key_store(configs)
+    settings = TlsSettings(
+        certificate=certificate,
+        key=key,
+        key_password=configs.text("ssl.key.password"),
+        ca=_trust_store(configs),
+        client_auth=_CLIENT_AUTH[configs.text("ssl.client.auth") or "none"],
+        versions=_versions(configs),
+        cipher_suites=configs.elements("ssl.cipher.suites"),
+    )
+    try:
+        server_context(settings)
+    except TlsSettingsError as error:
+        at_fault = {
+            "certificate": "ssl.keystore.location" if key is None else "ssl.keystore.key",
+            "ca": "ssl.truststore.location"
+            if isinstance(settings.ca, Path)
+            else "ssl.truststore.certificates",
+            "client_auth": "ssl.client.auth",
+            "cipher_suites": "ssl.cipher.suites",
+        }
+        raise configs.refuse(at_fault[error.setting], str(error)) from error
+    return settings
+
+
+def _key_store(configs: _SslConfigs) -> tuple[Pem, Pem | None]:
+    """Return certificate and key; the key is None where both are in one file."""
+    location = configs.text("ssl.keystore.location")
+    chain = configs.text("ssl.keystore.certificate.chain")
+    key = configs.text("ssl.keystore.key")
+    if location is None and chain is None and key is None:
+        raise configs.refuse("ssl.keystore.location", "is needed for the certificate and its key")
+    _refuse_other_formats(configs, "ssl.keystore.type")
+    if configs.text("ssl.keystore.password") is not None:
+        message = "goes with other formats than PEM; the key's own is ssl.key.password"
+        raise configs.refuse("ssl.keystore.password", message)
+    if location is not None:
+        for base in ("ssl.keystore.key", "ssl.keystore.certificate.chain"):
+            if configs.text(base) is not None:
+                raise configs.refuse(base, "cannot be set together with ssl.keystore.location")
+        return Path(location), None
+    if chain is None:
+        raise configs.refuse("ssl.keystore.key", "needs ssl.keystore.certificate.chain beside it")
+    if key is None:
+        raise configs.refuse("ssl.keystore.certificate.chain", "needs ssl.keystore.key beside it")
+    return chain, key
+
+
+def _trust_store(configs: _SslConfigs) -> Pem | None:
+    location = configs.text("ssl.truststore.location")
+    certificates = configs.text("ssl.truststore.certificates")
+    if location is None and certificates is None:
+        return None
+    _refuse_other_formats(configs, "ssl.truststore.type")
+    if configs.text("ssl.truststore.password") is not None:
+        raise configs.refuse("ssl.truststore.password", "goes with other formats than PEM")
+    if location is None:
+        return certificates
+    if certificates is not None:
+        message = "cannot be set together with ssl.truststore.location"
+        raise configs.refuse("ssl.truststore.certificates", message)
+    return Path(location)
+
+
+def _refuse_other_formats(configs: _SslConfigs, base: str) -> None:
+    kind = configs.text(base)
+    if kind != "PEM":
+        message = (
+            f"{kind} is not supported: convert the store to PEM (openssl pkcs12 -in store.p12 "
+            f"-out store.pem; keytool makes PKCS12 of JKS) and set {base}=PEM"
+        )
+        raise configs.refuse(base, message)
+
+
+def _versions(configs: _SslConfigs) -> tuple[TlsVersion, ...]:
+    base = "ssl.enabled.protocols"
+    names = configs.elements(base) or tuple(_VERSIONS)
+    unknown = [name for name in names if name not in _VERSIONS]
+    if unknown:
+        known = ", ".join(_VERSIONS)
+        raise configs.refuse(base, f"{', '.join(unknown)} is not supported, only {known}")
+    return tuple(_VERSIONS[name] for name in names)

@@ -1,0 +1,112 @@
+"""A node whose metadata log cannot be written any more gives up, and does not pretend otherwise."""
+
+import asyncio
+import errno
+import logging
+import signal
+from collections.abc import Callable
+from pathlib import Path, PurePath
+
+import pytest
+
+from odradek.broker.event_log import Event
+from odradek.broker.node import Node
+from odradek.broker.serving import NodeFailedError, run
+from odradek.core.config import STANDALONE, LoadedConfig, load_broker_config, parse_overrides
+from odradek.protocol.generated.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.storage.disk import OsDisk, OsFile
+
+METADATA = "__cluster_metadata-0"
+
+
+class BrokenSync:
+    """Lets the first sync of the metadata log fail; the next would succeed, and prove nothing."""
+
+    def __init__(self, patched: pytest.MonkeyPatch) -> None:
+        self.is_on = False
+        self.syncs = 0
+        sync_file = OsDisk.sync_file
+
+        def sync(disk: OsDisk, path: PurePath) -> None:
+            if self.is_on and METADATA in path.parts:
+                self.syncs += 1
+                if self.syncs == 1:
+                    raise OSError(errno.EIO, "Input/output error", str(path))
+            sync_file(disk, path)
+
+        patched.setattr(OsDisk, "sync_file", sync)
+
+
+def load(folder: Path) -> LoadedConfig:
+    texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder)}
+    overrides = parse_overrides(f"{name}={value}" for name, value in texts.items())
+    return load_broker_config(overrides, base={**STANDALONE, "log.cleaner.enable": "false"})
+
+
+def create_topic(node: Node, then: Callable[[object], None]) -> None:
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic])
+    node.change(lambda controller: controller.create_topics(request, node.random), then)
+
+
+def test_a_failed_flush_of_the_metadata_log_ends_the_process_with_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, loaded = BrokenSync(monkeypatch), load(tmp_path)
+    node = Node(loaded.config)
+    answered: list[object] = []
+
+    def on_ready(_host: str, _port: int) -> None:
+        disk.is_on = True
+        create_topic(node, answered.append)
+        # If the node goes on, it is told to stop, and has not failed.
+        asyncio.get_running_loop().call_later(20, signal.raise_signal, signal.SIGTERM)
+
+    with caplog.at_level(logging.INFO, "odradek"), pytest.raises(NodeFailedError) as failed:
+        run(node, loaded, on_ready)
+    assert "Input/output error" in str(failed.value)
+    assert answered == []
+    assert disk.syncs == 1, "a second try would have been taken for a success"
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    names = [
+        (each.levelname, each.msg.name) for each in caplog.records if isinstance(each.msg, Event)
+    ]
+    assert names == [("INFO", "started"), ("CRITICAL", "failed"), ("ERROR", "stopped")]
+    assert_starts_again(tmp_path)
+
+
+def test_a_failed_write_to_the_metadata_log_ends_the_node_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(load(tmp_path).config)
+
+    def fail(file: OsFile, _position: int, _buffers: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(file.path))
+
+    async def story() -> None:
+        await node.start()
+        with monkeypatch.context() as patched:
+            patched.setattr(OsFile, "write", fail)
+            with pytest.raises(OSError, match="No space left"):
+                create_topic(node, lambda _reply: None)
+        await node.failed.wait()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+    assert node.failure is not None
+    assert node.failure.errno == errno.ENOSPC
+    assert_starts_again(tmp_path)
+
+
+def assert_starts_again(folder: Path) -> None:
+    async def story() -> None:
+        node = Node(load(folder).config)
+        await node.start()
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        create_topic(node, answered.set_result)
+        await answered
+        await node.stop()
+        assert not node.failed.is_set()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+    assert (folder / ".kafka_cleanshutdown").exists()
