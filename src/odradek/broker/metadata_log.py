@@ -6,19 +6,29 @@ voters it will also send messages; nothing else changes.
 
 ``append`` answers when the records are committed and the image has them. Appends that wait for the
 disk together are flushed together.
+
+At a start the newest snapshot is loaded (``metadata_snapshots``), then the log behind it. While the
+node runs, new snapshots are written and what they replace is deleted (``metadata_upkeep``).
+
+A quorum of more than one voter is refused so far.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from random import Random
 from typing import Final
 
+from odradek.broker.metadata_log_view import MetadataLogView
+from odradek.broker.metadata_snapshots import MetadataSnapshots
+from odradek.broker.metadata_upkeep import MetadataLogConfig, MetadataUpkeep
 from odradek.core.clock import Clock
+from odradek.core.errors import CorruptionError
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.metadata.image import ClusterImage, MetadataProvenance, MetadataUpdate
 from odradek.metadata.loader import MetadataLoader
 from odradek.metadata.record_versions import VersionedRecord
+from odradek.metadata.snapshots import BOOTSTRAP_SNAPSHOT, QuorumRecords, append_control
 from odradek.protocol.generated.control_records import (
     LeaderChangeMessage,
     LeaderChangeMessageVoter,
@@ -32,19 +42,16 @@ from odradek.raft.quorum_state import QUORUM_STATE_FILE, read_quorum_state, writ
 from odradek.raft.ready import AppendLeaderChange, Ready
 from odradek.raft.voters import VoterSet
 from odradek.records import BatchBuilder, BatchHeader, ControlRecordType, read_records
-from odradek.records.control import encode_control_key
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, write_atomically
-from odradek.storage.log import FlushPlan, Log
+from odradek.storage.log import FlushPlan
+from odradek.storage.log_directory import DirectoryRefusedError
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.recovery import LogSettings, open_log
 from odradek.storage.scan import iter_batches
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-_SETTINGS: Final = LogSettings(
-    LogConfig(cleanup_policy=frozenset(), max_message_bytes=BATCH_BYTES_MAX)
-)
 _LEADER_CHANGE_VERSION: Final = 0
 
 Flush = Callable[[FlushPlan, Callable[[], None]], None]
@@ -62,11 +69,19 @@ class MetadataLog:
         clock: Clock,
         random: Random,
         on_update: Callable[[MetadataUpdate], None],
+        config: MetadataLogConfig | None = None,
     ) -> None:
-        """Open the log and lead its quorum; returns when all that is committed is loaded."""
+        """Open the log and lead its quorum; returns when all that is committed is loaded.
+
+        Raises:
+            CorruptionError: The log starts behind what the snapshots hold, or does not fit them.
+            DirectoryRefusedError: The voters are others than this node alone.
+        """
         self._disk = disk
+        self._folder = folder
         self._clock = clock
         self._on_update = on_update
+        config = config or MetadataLogConfig()
         self._quorum_state_file = folder / QUORUM_STATE_FILE
         self._loader = MetadataLoader()
         self._loaded_offset = 0
@@ -78,16 +93,20 @@ class MetadataLog:
             METADATA_PARTITION,
             disk,
             folder,
-            _SETTINGS,
+            _log_settings(config),
             now_ms=clock.now_ms(),
             random=random,
             clean=False,
         )
+        self._snapshots = MetadataSnapshots(disk, folder)
+        self.upkeep = MetadataUpkeep(self.log, self._snapshots, self._shown, config, clock)
+        self._quorum, self._voters_in_log = QuorumRecords(), True
+        self._load_snapshot()
         key = ReplicaKey(node_id, directory_id)
         self._raft = RaftNode(
             key,
-            VoterSet.of_ids(node_id),
-            _View(self.log),
+            self._find_voters(key),
+            MetadataLogView(self.log, self._snapshots),
             self._read_hard_state(),
             config=RaftConfig(),
             random=random,
@@ -177,20 +196,79 @@ class MetadataLog:
                 LeaderChangeMessageVoter(voter_id=each) for each in change.granting_voter_ids
             ],
         )
-        builder = BatchBuilder(control=True)
-        key = encode_control_key(ControlRecordType.LEADER_CHANGE)
-        builder.append(self._clock.now_ms(), key, message.to_bytes(_LEADER_CHANGE_VERSION))
+        builder, now_ms = BatchBuilder(control=True), self._clock.now_ms()
+        append_control(builder, ControlRecordType.LEADER_CHANGE, message, now_ms)
+        if not self._voters_in_log:
+            # Formatting left them in a snapshot that stands for no log. From now on they are in
+            # the log, where a voter finds them that fetches it from the start.
+            self._quorum.append_to(builder, now_ms)
+            self._voters_in_log = True
         return builder.build()
+
+    # Loading.
+
+    def _load_snapshot(self) -> None:
+        """Load the newest snapshot, and read of the whole log who the voters are."""
+        loaded = self._snapshots.load(self.log.log_start_offset)
+        if loaded is not None:
+            self._fit_log_to(loaded.id)
+            offset, epoch = loaded.id
+            time_ms = loaded.content.last_contained_log_timestamp_ms
+            provenance = MetadataProvenance(offset - 1, epoch, time_ms)
+            self._publish(self._loader.load_snapshot(loaded.content.records(), provenance))
+            self._loaded_offset = offset
+            self._quorum = loaded.content.quorum
+            self._voters_in_log = loaded.id != BOOTSTRAP_SNAPSHOT
+        for buffer, header in self._batches(self._loaded_offset, self.log.log_end_offset):
+            quorum = self._quorum.after(buffer, header)
+            self._voters_in_log |= quorum is not self._quorum
+            self._quorum = quorum
+
+    def _fit_log_to(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Let the log start anew behind a snapshot that is ahead of it."""
+        log, (offset, epoch) = self.log, snapshot_id
+        if (epoch, offset) > (log.leader_epochs.latest_epoch or 0, log.log_end_offset):
+            # All that it has is in the snapshot, or was given up by whoever wrote that.
+            log.truncate_fully_and_start_at(offset, self._clock.now_ms())
+        elif offset > log.log_end_offset:
+            raise CorruptionError(
+                f"{self._folder}: the log ends at {log.log_end_offset}, in a later epoch than the "
+                f"snapshot at {offset}. One of them is not of this log"
+            )
+
+    def _find_voters(self, key: ReplicaKey) -> VoterSet:
+        """Return the voters: of the log if it has them, else this node as by its config."""
+        if self._quorum.voters is None:
+            return VoterSet.of_ids(key.id)
+        keys = [
+            ReplicaKey(each.voter_id, each.voter_directory_id)
+            for each in self._quorum.voters.voters
+        ]
+        if keys != [key]:
+            named = ", ".join(f"{each.id} in directory {each.directory_id}" for each in keys)
+            raise DirectoryRefusedError(
+                f"{self._folder} belongs to a quorum of the voters {named or '(none)'}; this is "
+                f"{key.id} in directory {key.directory_id}, and can only be a quorum by itself"
+            )
+        return VoterSet((key,))
+
+    def _batches(self, offset: int, end_offset: int) -> Iterator[tuple[Buffer, BatchHeader]]:
+        while offset < end_offset:
+            records = self.log.read(offset, bytes_max=BATCH_BYTES_MAX).records
+            headers = [each for each in iter_batches(records) if each.next_offset <= end_offset]
+            if not headers:
+                raise CorruptionError(f"{METADATA_PARTITION}: no batch at offset {offset}")
+            for header in headers:
+                yield records, header
+            offset = headers[-1].next_offset
 
     def _load_to(self, high_watermark: int) -> None:
         self.log.update_high_watermark(high_watermark)
-        while self._loaded_offset < high_watermark:
-            records = self.log.read(self._loaded_offset, bytes_max=BATCH_BYTES_MAX).records
-            for header in iter_batches(records):
-                if header.next_offset > high_watermark:
-                    break
-                self._load_batch(records, header)
-                self._loaded_offset = header.next_offset
+        for buffer, header in self._batches(self._loaded_offset, high_watermark):
+            self._load_batch(buffer, header)
+            self._loaded_offset = header.next_offset
+            self.upkeep.on_loaded(header.end_position - header.position)
+        self.upkeep.snapshot_if_due()
         while self._waiting and self._waiting[0][0] <= self._loaded_offset:
             _, then = self._waiting.popleft()
             then()
@@ -205,8 +283,22 @@ class MetadataLog:
             else [decode_metadata(record.value or b"") for record in read_records(buffer, header)]
         )
         update = self._loader.load(records, provenance)
-        if update is not None and update.delta:
+        if update is not None:
+            self._publish(update)
+
+    def _publish(self, update: MetadataUpdate) -> None:
+        if update.delta:
             self._on_update(update)
+
+    def _shown(self) -> tuple[ClusterImage, QuorumRecords] | None:
+        """Return what a snapshot would hold.
+
+        Nothing within a transaction: the image is behind the log then. Nothing before the first
+        records: there is no metadata.version to write others in.
+        """
+        if self._loader.in_transaction or self.image.metadata_version is None:
+            return None
+        return self.image, self._quorum
 
     def _read_hard_state(self) -> HardState:
         if not self._disk.exists(self._quorum_state_file):
@@ -219,25 +311,13 @@ def _flush_here(plan: FlushPlan, then: Callable[[], None]) -> None:
     then()
 
 
-class _View:
-    """The log as the quorum sees it."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    @property
-    def log_end_offset(self) -> int:
-        return self._log.log_end_offset
-
-    @property
-    def last_epoch(self) -> int:
-        return self._log.leader_epochs.latest_epoch or 0
-
-    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        log = self._log
-        if epoch >= self.last_epoch:
-            return OffsetAndEpoch(log.log_end_offset, self.last_epoch)
-        end = log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
-        if end.epoch < 0:
-            return OffsetAndEpoch(log.log_start_offset, epoch)
-        return OffsetAndEpoch(end.end_offset, end.epoch)
+def _log_settings(config: MetadataLogConfig) -> LogSettings:
+    return LogSettings(
+        LogConfig(
+            cleanup_policy=frozenset(),
+            max_message_bytes=BATCH_BYTES_MAX,
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            segment_index_bytes=config.segment_index_bytes,
+        )
+    )

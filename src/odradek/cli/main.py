@@ -4,6 +4,7 @@ import click
 
 from odradek.cli.dump_log import dump_log
 from odradek.cli.serve import serve
+from odradek.cli.storage import storage
 from odradek.protocol import __main__ as protocol_table
 
 
@@ -21,3 +22,4 @@ def protocol() -> None:
 
 main.add_command(dump_log)
 main.add_command(serve)
+main.add_command(storage)

@@ -10,6 +10,7 @@
 ``features``         names and levels of features, metadata.version among them
 ``kept_records``     ACLs, SCRAM credentials, quotas and delegation tokens, kept as they came
 ``record_versions``  in which version a record is written
+``snapshots``        what is in a snapshot of the metadata log
 ``draft``            copy-on-write sections; ``touched`` the keys that records touched
 """
 

@@ -64,6 +64,9 @@ METADATA_VERSIONS: Final = tuple(
         (30, "4.3-IV0", "changed"),
     )
 )
+UNSTABLE_METADATA_VERSIONS: Final = (MetadataVersion(31, "4.4-IV0", False),)
+"""Known by name to Kafka 4.3 and to nobody else: no cluster may be at them yet."""
+
 METADATA_VERSION_MIN: Final = METADATA_VERSIONS[0].level
 METADATA_VERSION_LATEST: Final = METADATA_VERSIONS[-1].level
 
@@ -75,6 +78,7 @@ DIRECTORY_ASSIGNMENT_FROM: Final = 17
 ELR_FROM: Final = 23
 CORDONED_LOG_DIRS_FROM: Final = 30
 NO_EPOCH_BUMP_ON_ISR_SHRINK_FROM: Final = 12
+KRAFT_VERSION_1_FROM: Final = 21
 
 _DEFAULT_FROM: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
     {

@@ -124,14 +124,14 @@ class ClusterImage:
         for _, topic in sorted(self.topics.items()):
             yield from topic.to_records(level)
         yield from config_records(self.configs)
-        kept = (self.client_quotas, self.acls, self.scram_credentials, self.delegation_tokens)
-        for section in kept:
-            yield from (VersionedRecord(record, 0) for record in section.values())
+        yield from (VersionedRecord(record, 0) for record in self.client_quotas.values())
         if self.next_producer_id:
             ids = ProducerIdsRecord(
                 broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id
             )
             yield VersionedRecord(ids, 0)
+        for section in (self.acls, self.scram_credentials, self.delegation_tokens):
+            yield from (VersionedRecord(record, 0) for record in section.values())
 
     def check_invariants(self) -> None:
         assert len(self.topics) == len(self.topics_by_id)

@@ -1,8 +1,7 @@
 """The times of a quorum: Kafka's ``controller.quorum.*`` settings and their defaults."""
 
-from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 PARKED_FETCHES_MAX: Final = 1_000
 """Fetches that wait for news at a leader; one more is answered at once, with none."""
@@ -13,8 +12,7 @@ OBSERVERS_MAX: Final = 10_000
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
 
 
-@dataclass(frozen=True, slots=True)
-class RaftConfig:
+class RaftConfig(NamedTuple):
     election_timeout_ms: int = 1_000
     election_backoff_max_ms: int = 1_000
     fetch_timeout_ms: int = 2_000

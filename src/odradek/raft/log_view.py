@@ -3,6 +3,9 @@
 Records of one epoch are written by one leader, in order. So two logs that have the same epoch
 before the same offset are equal up to there (Raft's log matching), and a follower needs to name but
 its last offset and epoch for the leader to see whether its log is a prefix of the leader's.
+
+What a snapshot covers may be gone from the log. A follower that is not past the log's start cannot
+be compared any more and needs the latest snapshot first.
 """
 
 from typing import Protocol
@@ -14,11 +17,21 @@ class LogView(Protocol):
     """The metadata log, read only. All answers come from memory."""
 
     @property
+    def log_start_offset(self) -> int:
+        """Where the records begin; more than 0 only if a snapshot covers what was before."""
+
+    @property
     def log_end_offset(self) -> int: ...
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; 0 if there is none."""
+        """The epoch of the last record, be it in a snapshot alone; 0 if there is none."""
+
+    @property
+    def earliest_snapshot(self) -> OffsetAndEpoch | None: ...
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None: ...
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Return the greatest epoch with records that is at most ``epoch``, and where they end.
@@ -35,6 +48,22 @@ def log_end(log: LogView) -> OffsetAndEpoch:
 def is_up_to_date(log: LogView, candidate: OffsetAndEpoch) -> bool:
     """Whether a log that ends at ``candidate`` holds all that this one could have committed."""
     return (candidate.epoch, candidate.offset) >= (log.last_epoch, log.log_end_offset)
+
+
+def find_needed_snapshot(
+    log: LogView, fetch_offset: int, last_fetched_epoch: int
+) -> OffsetAndEpoch | None:
+    """Return the snapshot without which a follower cannot go on; None if the log is enough.
+
+    At the log's start, what came before it is known from the snapshot that ends there.
+    """
+    earliest, start = log.earliest_snapshot, log.log_start_offset
+    if earliest is None or start == fetch_offset == 0:
+        return None
+    is_at_start = fetch_offset == start and last_fetched_epoch != earliest.epoch
+    if fetch_offset < start or is_at_start or last_fetched_epoch < earliest.epoch:
+        return log.latest_snapshot
+    return None
 
 
 def find_divergence(

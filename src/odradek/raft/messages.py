@@ -124,6 +124,8 @@ class FetchResponse:
     diverging_epoch: OffsetAndEpoch | None = None
     records: object = None
     """What the driver read; the node looks only at whether it is None, and passes it on."""
+    snapshot_id: OffsetAndEpoch | None = None
+    """The snapshot to be fetched first: the log does not reach back far enough."""
 
 
 Request: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest

@@ -90,8 +90,7 @@ class FetchRead(NamedTuple):
     response: FetchResponse
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     hard_state: HardState | None = None
     log_instruction: LogInstruction | None = None
     events: tuple[RoleEvent, ...] = ()

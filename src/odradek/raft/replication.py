@@ -2,13 +2,20 @@
 
 A follower sends the end of its log and the epoch of its last record. If the leader's log has no
 such point, it answers with the diverging epoch and where that ends for it; the follower cuts its
-log and asks again. Else it answers with records. A fetch without news is parked.
+log and asks again. Else it answers with records. A fetch without news is parked. To a follower that
+is behind the start of the leader's log it names the snapshot to be fetched first; a follower does
+not do that yet, and asks again.
 """
 
 from odradek.core.errors import ErrorCode
 from odradek.raft.config import PARKED_FETCHES_MAX
 from odradek.raft.leader import Leader, ParkedFetch
-from odradek.raft.log_view import find_divergence, log_end, truncation_offset
+from odradek.raft.log_view import (
+    find_divergence,
+    find_needed_snapshot,
+    log_end,
+    truncation_offset,
+)
 from odradek.raft.messages import FetchRequest, FetchResponse, OffsetAndEpoch, QuorumError
 from odradek.raft.quorum import Quorum
 from odradek.raft.ready import AppendFetched, FetchRead, Truncate
@@ -28,6 +35,10 @@ class Replication:
             self._answer(request, error)
             return
         log = self.quorum.log
+        snapshot = find_needed_snapshot(log, request.fetch_offset, request.last_fetched_epoch)
+        if snapshot is not None:
+            self._answer(request, high_watermark=leader.high_watermark, snapshot_id=snapshot)
+            return
         diverging = find_divergence(log, request.fetch_offset, request.last_fetched_epoch)
         if diverging is not None:
             self._answer(request, high_watermark=leader.high_watermark, diverging_epoch=diverging)
@@ -155,9 +166,14 @@ class Replication:
         *,
         high_watermark: int | None = None,
         diverging_epoch: OffsetAndEpoch | None = None,
+        snapshot_id: OffsetAndEpoch | None = None,
     ) -> None:
         response = self._response(
-            request, error, high_watermark=high_watermark, diverging_epoch=diverging_epoch
+            request,
+            error,
+            high_watermark=high_watermark,
+            diverging_epoch=diverging_epoch,
+            snapshot_id=snapshot_id,
         )
         self.quorum.outbox.send(request.replica.id, response)
 
@@ -168,6 +184,7 @@ class Replication:
         *,
         high_watermark: int | None = None,
         diverging_epoch: OffsetAndEpoch | None = None,
+        snapshot_id: OffsetAndEpoch | None = None,
     ) -> FetchResponse:
         return FetchResponse(
             request.correlation_id,
@@ -177,4 +194,5 @@ class Replication:
             self.quorum.epoch,
             high_watermark,
             diverging_epoch,
+            snapshot_id=snapshot_id,
         )

@@ -13,6 +13,10 @@ class Entry(NamedTuple):
 
 
 class SimLog:
+    log_start_offset = 0
+    earliest_snapshot: OffsetAndEpoch | None = None
+    latest_snapshot: OffsetAndEpoch | None = None
+
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.durable: list[Entry] = []

@@ -14,6 +14,9 @@ CONFIG = RaftConfig()
 @dataclass
 class EpochLog:
     epochs: list[int] = field(default_factory=list)  # of each record
+    log_start_offset: int = 0
+    earliest_snapshot: OffsetAndEpoch | None = None
+    latest_snapshot: OffsetAndEpoch | None = None
 
     @property
     def log_end_offset(self) -> int:
