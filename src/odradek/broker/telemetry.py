@@ -1,16 +1,10 @@
-"""Metrics of clients (KIP-714), as far as GetTelemetrySubscriptions and PushTelemetry share it.
-
-Nothing is subscribed to, so all clients have one and the same subscription and none of them is
-remembered: which subscription a client means is known from the number alone.
-"""
+"""Metrics of clients (KIP-714), as far as GetTelemetrySubscriptions and PushTelemetry share it."""
 
 from typing import Final
 
+from odradek.broker.context import RequestContext
+from odradek.core.ids import Uuid
 from odradek.records import CompressionType
-
-SUBSCRIPTION_ID: Final = 1
-PUSH_INTERVAL_MS: Final = 300_000
-"""Kafka's default, ``interval.ms``: how long a client waits before it asks again."""
 
 ACCEPTED_COMPRESSION_TYPES: Final = (
     CompressionType.ZSTD,
@@ -19,3 +13,16 @@ ACCEPTED_COMPRESSION_TYPES: Final = (
     CompressionType.SNAPPY,
 )
 """The best first; none at all is accepted too, and goes without saying."""
+
+
+def client_attributes(context: RequestContext, instance_id: Uuid) -> dict[str, str]:
+    """Return what is known of a client, by the selectors of ``match``."""
+    connection = context.connection
+    return {
+        "client_instance_id": str(instance_id),
+        "client_id": context.client_id or "",
+        "client_software_name": connection.client_software_name,
+        "client_software_version": connection.client_software_version,
+        "client_source_address": connection.peer_host,
+        "client_source_port": str(connection.peer_port),
+    }

@@ -10,6 +10,9 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment; never goes back. For deadlines and sessions."""
 
+    def monotonic_us(self) -> int:
+        """Microseconds since some moment; never goes back. For how long things take."""
+
 
 class Instant(NamedTuple):
     """A moment on both clocks: the wall's for what is written, the steady one for deadlines."""

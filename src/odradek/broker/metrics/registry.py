@@ -1,0 +1,106 @@
+"""All metrics of a node: ``node.metrics``.
+
+What is counted as it happens is counted here and in ``traffic``. What can be read off the node is
+read when it is asked for, by collectors that are loaded with the first question: a node that
+nobody asks pays for its counters only.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from odradek.broker.metrics.family import Collector, Family
+from odradek.broker.metrics.histogram import Histogram
+from odradek.broker.metrics.partition_changes import PartitionChanges
+from odradek.broker.metrics.requests import RequestStats
+from odradek.protocol.apis import Api
+
+if TYPE_CHECKING:
+    from odradek.broker.metrics.client_metrics import ClientMetrics
+    from odradek.broker.node import Node
+
+Done = Callable[[BaseException | None], None]
+
+
+class Metrics:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._added: list[Collector] = []
+        self.started_ms = node.clock.monotonic_ms()
+        self.requests: dict[int, RequestStats] = {}
+        self.flushes = Histogram()
+        self.partition_changes = PartitionChanges(node.node_id)
+
+    def requests_of(self, api: Api) -> RequestStats:
+        """Return the counts of an API; from zero when it is asked for first."""
+        found = self.requests.get(api.key)
+        if found is None:
+            found = self.requests[api.key] = RequestStats(api)
+        return found
+
+    def timed_flush(self, done: Done) -> Done:
+        """Return ``done``, made to count how long the flush took that begins now."""
+        clock = self._node.clock
+        began_us = clock.monotonic_us()
+
+        def finished(error: BaseException | None) -> None:
+            self.flushes.record(clock.monotonic_us() - began_us)
+            done(error)
+
+        return finished
+
+    @cached_property
+    def clients(self) -> "ClientMetrics":
+        """What clients push (KIP-714)."""
+        from odradek.broker.metrics.client_metrics import ClientMetrics
+
+        return ClientMetrics(self._node)
+
+    def add_collector(self, collector: Collector) -> None:
+        """Have ``collector`` called at every scrape, after the node's own ones.
+
+        For parts that come and go, as the group coordinator's ``kafka_consumergroup_…``: the
+        names of its families must be nobody else's.
+        """
+        self._added.append(collector)
+
+    def remove_collector(self, collector: Collector) -> None:
+        self._added.remove(collector)
+
+    def families(self) -> Iterator[Family]:
+        for collector in (*self._own, *self._added):
+            yield from collector()
+
+    def chunks(self) -> Iterator[bytes]:
+        """Return the text of all metrics in pieces, each of which is little work.
+
+        Whoever owns the event loop lets others have their turn between two of them.
+        """
+        from odradek.broker.metrics.exposition import text_of
+
+        for family in self.families():
+            yield from text_of(family)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format; to be called on the node's event loop."""
+        return b"".join(self.chunks())
+
+    @cached_property
+    def _own(self) -> tuple[Collector, ...]:
+        from odradek.broker.metrics.cluster_families import ClusterFamilies
+        from odradek.broker.metrics.exporter_families import ExporterFamilies
+        from odradek.broker.metrics.log_families import LogFamilies
+        from odradek.broker.metrics.process_families import process_families
+        from odradek.broker.metrics.request_families import RequestFamilies
+        from odradek.broker.metrics.server_families import ServerFamilies
+
+        node = self._node
+        return (
+            ServerFamilies(node).collect,
+            RequestFamilies(node).collect,
+            LogFamilies(node).collect,
+            ClusterFamilies(node).collect,
+            ExporterFamilies(node).collect,
+            self.clients.collect,
+            process_families,
+        )

@@ -1,0 +1,155 @@
+"""``kafka_network_…``: requests by API, their errors and times; how idle the event loop is."""
+
+from collections.abc import Iterator, Sequence
+from operator import add, attrgetter
+from typing import TYPE_CHECKING, Final
+
+from odradek.broker.clock import thread_cpu_us
+from odradek.broker.metrics.family import Family, Kind, Sample, gauge
+from odradek.broker.metrics.histogram import BOUNDS_US, Reading, Window, quantiles
+from odradek.broker.metrics.requests import RequestStats
+from odradek.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from odradek.broker.node import Node
+
+QUANTILES: Final = {
+    "0.50": 0.5,
+    "0.75": 0.75,
+    "0.95": 0.95,
+    "0.98": 0.98,
+    "0.99": 0.99,
+    "0.999": 0.999,
+}
+"""As the JMX exporter writes them."""
+
+QUANTILE_SPAN_MS: Final = 300_000
+IDLE_SPAN_MS: Final = 60_000
+_REQUESTS: Final = "kafka_network_requestmetrics_"
+_TIMES: Final = {
+    "totaltimems": "From a request's arrival at the dispatcher to its answer, in ms.",
+    "localtimems": "The part of it that the handler took, in ms.",
+    "remotetimems": "The part of it that was spent waiting, in ms.",
+}
+
+
+class Summaries:
+    """Quantiles of the last minutes, and sums and counts since the start."""
+
+    def __init__(self, start_ms: int) -> None:
+        self._start_ms = start_ms
+        self._windows: dict[str, Window] = {}
+
+    def samples(
+        self, key: str, labels: dict[str, str], counts: Sequence[int], sum_us: int, now_ms: int
+    ) -> Iterator[Sample]:
+        """Return the samples of one summary; ``key`` tells it from the others."""
+        window = self._windows.get(key)
+        if window is None:
+            start = Reading(self._start_ms, (0,) * len(counts))
+            window = self._windows[key] = Window(start, QUANTILE_SPAN_MS)
+        recent = quantiles(window.growth(counts, now_ms).values, list(QUANTILES.values()))
+        for text, value_us in zip(QUANTILES, recent, strict=True):
+            yield Sample({**labels, "quantile": text}, value_us / 1000)
+        yield Sample(labels, sum(counts), "_count")
+        yield Sample(labels, sum_us / 1000, "_sum")
+
+
+class RequestFamilies:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        start_ms = node.metrics.started_ms
+        self._summaries = Summaries(start_ms)
+        self._busy = Window(Reading(start_ms, (0,)), IDLE_SPAN_MS)
+        # The thread may have done other things before: what it did is known from now on.
+        now_ms = node.clock.monotonic_ms()
+        self._cpu = Window(Reading(now_ms, (thread_cpu_us(),)), IDLE_SPAN_MS)
+
+    def collect(self) -> Iterator[Family]:
+        stats = sorted(self._node.metrics.requests.values(), key=attrgetter("api.name"))
+        yield _counts(stats)
+        yield _errors(stats)
+        for name, help_text in _TIMES.items():
+            samples = [sample for each in stats for sample in self._times(name, each)]
+            yield Family(_REQUESTS + name, help_text, Kind.SUMMARY, samples)
+        yield gauge(
+            "kafka_network_socketserver_networkprocessoravgidle_percent",
+            "The share of time in which the event loop had no use for a core: 0 to 1.",
+            self._idle(self._cpu, thread_cpu_us()),
+        )
+        yield gauge(
+            "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+            "The share of time in which the event loop handled no request: 0 to 1.",
+            self._idle(self._busy, sum(each.local_sum_us for each in stats)),
+        )
+
+    def _times(self, name: str, stats: RequestStats) -> Iterator[Sample]:
+        counts, sum_us = _TOTALS[name](stats)
+        now_ms = self._node.clock.monotonic_ms()
+        for request in _names(stats):
+            key = f"{name} {request}"
+            yield from self._summaries.samples(key, {"request": request}, counts, sum_us, now_ms)
+
+    def _idle(self, window: Window, busy_us: int) -> float:
+        now_ms = self._node.clock.monotonic_ms()
+        growth = window.growth([busy_us], now_ms)
+        elapsed_us = max(now_ms - growth.at_ms, 1) * 1000
+        return min(max(1 - growth.values[0] / elapsed_us, 0.0), 1.0)
+
+
+def _names(stats: RequestStats) -> tuple[str, ...]:
+    # Kafka counts a fetch twice: as such, and by who fetches. All who fetch here are consumers.
+    return ("Fetch", "FetchConsumer") if stats.api.name == "Fetch" else (stats.api.name,)
+
+
+def _counts(stats: Sequence[RequestStats]) -> Family:
+    samples = [
+        Sample({"request": name, "version": str(version)}, count)
+        for each in stats
+        for name in _names(each)
+        for version, count in enumerate(each.versions)
+        if count
+    ]
+    return Family(_REQUESTS + "requests", "Requests that were answered.", Kind.COUNTER, samples)
+
+
+def _errors(stats: Sequence[RequestStats]) -> Family:
+    samples = [
+        Sample({"request": name, "error": _error_name(code)}, count)
+        for each in stats
+        for name in _names(each)
+        for code, count in sorted(each.errors.items())
+    ]
+    help_text = "Error codes in answers, at any depth; NONE is not counted."
+    return Family(_REQUESTS + "errors", help_text, Kind.COUNTER, samples)
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+Totals = tuple[list[int], int]
+
+
+def _total(stats: RequestStats) -> Totals:
+    counts = list(map(add, stats.at_once.counts, stats.waited_total.counts))
+    return counts, stats.at_once.sum_us + stats.waited_total.sum_us
+
+
+def _local(stats: RequestStats) -> Totals:
+    counts = list(map(add, stats.at_once.counts, stats.waited_local.counts))
+    return counts, stats.local_sum_us
+
+
+def _remote(stats: RequestStats) -> Totals:
+    counts = list(stats.waited_remote.counts)
+    counts[0] += sum(stats.at_once.counts)  # they did not wait at all
+    return counts, stats.waited_remote.sum_us
+
+
+_TOTALS: Final = {"totaltimems": _total, "localtimems": _local, "remotetimems": _remote}
+assert _TOTALS.keys() == _TIMES.keys()
+assert len(BOUNDS_US) < 128, "a scrape walks over all buckets of all APIs"

@@ -1,0 +1,133 @@
+"""``kafka_server_…``: traffic by topic, replicas, requests that wait, connections."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from odradek.broker.metrics.family import NO_LABELS, Family, Kind, Sample, counter, gauge
+from odradek.controller.view import ClusterView
+from odradek.metadata.partition import PartitionImage
+
+if TYPE_CHECKING:
+    from odradek.broker.node import Node
+
+_TRAFFIC: Final = (
+    ("messagesin", "messages_in", "Records that were appended."),
+    ("bytesin", "bytes_in", "Bytes of record batches that were appended."),
+    ("bytesout", "bytes_out", "Bytes of record batches that were fetched by consumers."),
+    ("bytesrejected", "bytes_rejected", "Bytes of batches that were refused as too large."),
+    ("totalproducerequests", "total_produce_requests", "Appends that were tried, by partition."),
+    ("totalfetchrequests", "total_fetch_requests", "Reads that were tried, by partition."),
+    ("failedproducerequests", "failed_produce_requests", "Appends that failed unexpectedly."),
+    ("failedfetchrequests", "failed_fetch_requests", "Reads that failed unexpectedly."),
+)
+_REPLICA_MANAGER: Final = "kafka_server_replicamanager_"
+_SOCKETS: Final = "kafka_server_socket_server_metrics_"
+
+
+class ServerFamilies:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Family]:
+        yield from self._traffic()
+        yield from self._leaders()
+        yield from self._replicas()
+        yield self._purgatory()
+        yield from self._sockets()
+
+    def _traffic(self) -> Iterator[Family]:
+        traffic = self._node.replicas.traffic
+        total = traffic.total()
+        for name, attribute, help_text in _TRAFFIC:
+            # Without a label: all topics together, as Kafka has it. Boards tell by `topic`.
+            samples = [Sample(NO_LABELS, getattr(total, attribute))]
+            samples += [
+                Sample({"topic": topic}, getattr(counts, attribute))
+                for topic, counts in traffic.topics.items()
+            ]
+            full_name = f"kafka_server_brokertopicmetrics_{name}"
+            yield Family(full_name, help_text, Kind.COUNTER, samples)
+
+    def _leaders(self) -> Iterator[Family]:
+        """Return what a leader knows of its partitions."""
+        node = self._node
+        view = ClusterView(node.image, node.controller.settings, node.controller.rules)
+        counts: Counter[str] = Counter()
+        for topic in node.image.topics.values():
+            min_isr = view.min_isr(topic)
+            for partition in topic.partitions.values():
+                if partition.leader == node.node_id:
+                    counts.update(_conditions(partition, min_isr))
+        for name, help_text in (
+            ("leadercount", "Partitions this node leads."),
+            ("underreplicatedpartitions", "Of these, with replicas that are not in sync."),
+            ("underminisrpartitioncount", "Of these, with fewer in sync than writes need."),
+            ("atminisrpartitioncount", "Of these, with just as many in sync as writes need."),
+            ("reassigningpartitions", "Of these, being moved."),
+        ):
+            yield gauge(_REPLICA_MANAGER + name, help_text, counts[name])
+
+    def _replicas(self) -> Iterator[Family]:
+        node = self._node
+        logs, now_ms = node.store.logs, node.clock.now_ms()
+        offline = sum(len(each.logs) for each in node.store.directories if not each.is_online)
+        producer_ids = sum(len(log.producer_states.active_producers) for log in logs)
+        late = sum(log.producer_states.late_transactions(now_ms) > 0 for log in logs)
+        count = len(node.replicas.partitions)
+        for name, help_text, value in (
+            ("partitioncount", "Partitions of which this node has a replica.", count),
+            ("offlinereplicacount", "Replicas whose log directory is offline.", offline),
+            ("produceridcount", "Producers whose sequences are remembered.", producer_ids),
+            ("partitionswithlatetransactionscount", "Partitions with late transactions.", late),
+        ):
+            yield gauge(_REPLICA_MANAGER + name, help_text, value)
+        changes = node.metrics.partition_changes
+        shrinks, expands = changes.isr_shrinks, changes.isr_expands
+        yield counter(_REPLICA_MANAGER + "isrshrinks", "Times an ISR led here shrank.", shrinks)
+        yield counter(_REPLICA_MANAGER + "isrexpands", "Times an ISR led here grew.", expands)
+
+    def _purgatory(self) -> Family:
+        waiting = Counter(_operation(type(each)) for each in self._node.delayed)
+        waiting.setdefault("Fetch", 0)
+        return Family(
+            "kafka_server_delayedoperationpurgatory_purgatorysize",
+            "Requests that wait to be answered.",
+            Kind.GAUGE,
+            [Sample({"delayedoperation": name}, n) for name, n in sorted(waiting.items())],
+        )
+
+    def _sockets(self) -> Iterator[Family]:
+        server = self._node.server
+        totals = server.counters
+        yield gauge(
+            _SOCKETS + "connection_count", "Connections there are.", server.connection_count
+        )
+        for name, help_text, value in (
+            ("connection_creation", "Connections that were opened.", totals.opened),
+            ("connection_close", "Connections that ended.", totals.closed),
+            ("request", "Requests that were answered.", totals.requests),
+            ("incoming_byte", "Bytes received.", totals.bytes_in),
+            ("outgoing_byte", "Bytes sent.", totals.bytes_out),
+        ):
+            yield counter(_SOCKETS + name, help_text, value)
+        events = [Sample({"kind": kind.value}, count) for kind, count in totals.events.items()]
+        help_text = "What happened to connections; `failed` is a bug of this broker."
+        yield Family("odradek_connection_events", help_text, Kind.COUNTER, events)
+
+
+def _conditions(partition: PartitionImage, min_isr: int) -> Iterator[str]:
+    yield "leadercount"
+    if len(partition.isr) < len(set(partition.replicas) - set(partition.adding)):
+        yield "underreplicatedpartitions"
+    if len(partition.isr) < min_isr:
+        yield "underminisrpartitioncount"
+    if len(partition.isr) == min_isr:
+        yield "atminisrpartitioncount"
+    if partition.adding or partition.removing:
+        yield "reassigningpartitions"
+
+
+def _operation(kind: type) -> str:
+    """Return Kafka's name of a delayed operation: the class is named after it."""
+    return kind.__name__.lstrip("_").removeprefix("Delayed")
