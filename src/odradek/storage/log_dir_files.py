@@ -14,7 +14,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.core.errors import CorruptionError
 from odradek.core.ids import ZERO_UUID, Uuid
@@ -40,8 +40,7 @@ class MetaProperties:
     version: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CleanShutdown:
+class CleanShutdown(NamedTuple):
     """A clean stop. KIP-966 wants the broker epoch at the next registration; old files lack it."""
 
     broker_epoch: int | None = None

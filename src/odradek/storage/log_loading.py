@@ -19,9 +19,6 @@ What is not as it should be never stops the rest:
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import PurePath
 from random import Random
 from typing import Final, NamedTuple
@@ -213,6 +210,11 @@ class LogLoading:
         unclean = [c for c in candidates if c.directory.clean_shutdown is None]
         if sum(map(self._unchecked_bytes, unclean)) <= RECOVERY_INLINE_BYTES_MAX:
             return set()
+        # Imported for those who have much to recover: it takes several milliseconds.
+        from concurrent.futures import ProcessPoolExecutor, as_completed
+        from concurrent.futures.process import BrokenProcessPool
+        from multiprocessing import get_context
+
         recovered: set[PurePath] = set()
         directories = len({candidate.directory.path for candidate in unclean})
         # Not forked: this process may have threads, and a fork of their locks can hang.

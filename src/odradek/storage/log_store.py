@@ -19,8 +19,8 @@ deletion and moves between directories, which change folders:
 
 - deleting renames the folder to ``-delete`` and removes it ``file.delete.delay.ms`` later;
 - a replica moves by a second, *future* log in another directory, which is filled like a follower's
-  and, once it has all, replaces the current one. The future folder gets its final name before
-  the current one loses it: a crash in between leaves two logs, and both are whole.
+  and, once it has all, replaces the current one (``log_move``). The future folder gets its final
+  name before the current one loses it: a crash in between leaves two logs, and both are whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +38,20 @@ from odradek.storage.log_dir_description import DirectoryDescription, VolumeSpac
 from odradek.storage.log_dir_files import write_partition_metadata
 from odradek.storage.log_directory import IoGuard, LogDirectory, StoredLog, open_directories
 from odradek.storage.log_folders import FolderKind, folder_name, new_folder_name
-from odradek.storage.log_loading import IsStray, LoadingProgress, LogLoading, SettingsFor
+from odradek.storage.log_loading import (
+    PROBLEMS_MAX,
+    IsStray,
+    LoadingProgress,
+    LogLoading,
+    SettingsFor,
+)
+from odradek.storage.log_move import LogMoves
 from odradek.storage.log_upkeep import LogUpkeep, StoreConfig
 from odradek.storage.log_work import FlushWork, Work, release_files
 from odradek.storage.recovery import LogSettings, create_log, open_log
 
 LOGS_MAX: Final = 200_000
+PREFERENCES_MAX: Final = 10_000
 
 
 class LogStore:
@@ -59,15 +67,18 @@ class LogStore:
     ) -> None:
         self.directories = directories
         self.problems: list[str] = []
-        """What was found at the start that the operator should know; one line each."""
+        """What the operator should know; one line each."""
         self._disk = disk
         self._settings_for = settings_for
         self._config = config
         self._random = random
+        self._now_ms = now_ms
         self._upkeep = LogUpkeep(directories, config, now_ms)
         self._current: dict[TopicPartition, StoredLog] = {}
         self._future: dict[TopicPartition, StoredLog] = {}
         self._told_offline: list[LogDirectory] = []
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self.moves = LogMoves(self, self._current, self._future)
 
     @classmethod
     def open(
@@ -242,7 +253,7 @@ class LogStore:
         for directory in self.directories:
             with suppress(ApiError), directory.guard:
                 directory.make_removal_durable(partition)
-        for directory in self._places(directory_id):
+        for directory in self._places_for(partition, directory_id):
             with suppress(ApiError), directory.guard:
                 log = self._create_in(directory, name, partition, topic_id, settings, now_ms)
                 self._add(StoredLog(log, directory, topic_id), now_ms)
@@ -281,6 +292,21 @@ class LogStore:
         log.last_flush_ms = now_ms
         return log
 
+    def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Remember where a log is to be made, should it be made and the directory be online."""
+        if len(self._preferred) < PREFERENCES_MAX:
+            self._preferred[partition] = directory
+
+    def _places_for(
+        self, partition: TopicPartition, directory_id: Uuid | None
+    ) -> list[LogDirectory]:
+        """Return the directories to try for a new current log, in this order."""
+        preferred = self._preferred.pop(partition, None)
+        if directory_id is None and preferred is not None and preferred.is_online:
+            return [preferred]
+        # Not beside a future log, which is there if the directory of the current one failed.
+        return [each for each in self._places(directory_id) if partition not in each.logs]
+
     def _places(self, directory_id: Uuid | None) -> list[LogDirectory]:
         """Return the directories to try for a new log, in this order."""
         online = [directory for directory in self.directories if directory.is_online]
@@ -317,6 +343,8 @@ class LogStore:
         crash could bring back the old records in this one and keep the new ones in that, and the
         replica would differ from its leader without a trace.
         """
+        if not is_future:
+            self.moves.before_truncation(partition, offset, now_ms, fully=False)
         stored = self._stored(partition, is_future=is_future)
         log = stored.log
         with stored.directory.guard:
@@ -332,6 +360,8 @@ class LogStore:
         self, partition: TopicPartition, offset: int, now_ms: int, *, is_future: bool = False
     ) -> None:
         """Drop everything, synced as well; the next record gets ``offset``."""
+        if not is_future:
+            self.moves.before_truncation(partition, offset, now_ms, fully=True)
         stored = self._stored(partition, is_future=is_future)
         log = stored.log
         with stored.directory.guard:
@@ -406,6 +436,14 @@ class LogStore:
             self._upkeep.remove_later(directory, target, due_ms)
 
     # Moving between directories.
+
+    def check_future_name(self, partition: TopicPartition) -> None:
+        """Refuse a name that has no room for what marks a future log.
+
+        Raises:
+            ApiError: INVALID_TOPIC_EXCEPTION.
+        """
+        new_folder_name(partition, FolderKind.FUTURE, self._random)
 
     def create_future(self, partition: TopicPartition, directory_id: Uuid, now_ms: int) -> Log:
         """Make an empty log in another directory, to be filled from the current one.
@@ -496,10 +534,17 @@ class LogStore:
 
     def tick(self, now_ms: int) -> list[Work]:
         """Do what is due; return what is to be done in threads. See ``log_upkeep``."""
-        return self._upkeep.tick(now_ms)
+        self._now_ms = now_ms
+        return [*self._upkeep.tick(now_ms), *self.moves.tick(now_ms)]
 
     def next_deadline_ms(self) -> int:
-        return self._upkeep.next_deadline_ms()
+        moves_ms = self.moves.next_deadline_ms(self._now_ms)
+        return min(self._upkeep.next_deadline_ms(), moves_ms)
+
+    def report(self, problem: str) -> None:
+        """Add a line for the operator."""
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(problem)
 
     def describe(
         self, space_of: Callable[[PurePath], VolumeSpace] | None = None

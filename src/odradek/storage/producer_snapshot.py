@@ -35,9 +35,8 @@ from pathlib import PurePath
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from odradek.core.errors import CorruptionError
+from odradek.records.checksum import crc32c
 from odradek.storage.disk import Disk, write_atomically
 
 VERSION: Final = 1

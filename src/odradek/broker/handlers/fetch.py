@@ -1,177 +1,285 @@
 """Fetch (key 1), versions 4-18: read record batches, waiting for them if asked to. Hot path.
 
-v4   isolation level, aborted transactions.  v5  log start offset.  v7  fetch sessions (KIP-227).
-v9   current leader epoch.  v11  rack id, preferred read replica.  v12  flexible, last fetched
-epoch, diverging epoch.  v13  topics by id.  v15  replica state.  v17  replica directory id.
-v18  high watermark of the follower.
+v4   isolation level, aborted transactions.  v5  log start offset.  v7  fetch sessions (KIP-227),
+     see ``fetch_sessions``.  v9  current leader epoch.  v11  rack id, preferred read replica.
+v12  flexible; last fetched epoch, diverging epoch (KIP-595).  v13  topics by id.  v15  replica
+     state.  v16  current leader and its endpoint with errors about leadership.  v17  replica
+     directory id.  v18  high watermark of the follower.
 
-Not implemented: fetch sessions (answered with session id 0: clients then send whole requests),
-followers, preferred replicas, diverging epochs, throttling.
+A fetch waits for ``min_bytes``, but not when the client must hear of something: a partition that
+is led elsewhere, an offset out of range, a diverging epoch. A topic that does not exist is no
+reason not to wait for the others, as in Kafka: clients would ask for it again in a tight loop.
+Benchmark: ``bench/fetch.py``.
+
+Not implemented: followers (a replica id only makes a session privileged) and with them preferred
+read replicas (always -1), throttling.
 """
 
-from collections.abc import Iterator
+from struct import Struct
+from typing import Final
 
 from odradek.broker.context import PENDING, Answer, RequestContext
 from odradek.broker.delayed import DelayedOperation
+from odradek.broker.fetch_sessions import Answers, CachedPartition, SessionlessFetch
+from odradek.broker.replicas import Replica
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.fetch import (
     AbortedTransaction,
-    FetchableTopicResponse,
+    EpochEndOffset,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
-from odradek.storage.log import Isolation
+from odradek.storage.leader_epochs import UNDEFINED, UNDEFINED_EPOCH
+from odradek.storage.log import Isolation, Log
 
-VERSION_TOPIC_IDS = 13
-_ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.LAST_STABLE_OFFSET}
+VERSION_STORAGE_ERRORS: Final = 6
+VERSION_TOPIC_IDS: Final = 13
+VERSION_CURRENT_LEADER: Final = 16
+
+_ISOLATIONS: Final = {0: Isolation.HIGH_WATERMARK, 1: Isolation.LAST_STABLE_OFFSET}
+_DOES_NOT_EXIST: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_BATCH_PREFIX: Final = Struct(">qi")  # base offset, length of the rest
 
 
 def handle(context: RequestContext, request: FetchRequest) -> Answer:
     if request.isolation_level not in _ISOLATIONS:
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if request.session_id:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    response, is_enough = _read(context, request)
-    if is_enough or request.max_wait_ms <= 0:
-        return response
-    context.node.delayed.wait(_DelayedFetch(context, request))
+    try:
+        scope = context.node.fetch_sessions.open(
+            request, by_id=context.version >= VERSION_TOPIC_IDS
+        )
+    except ApiError as error:
+        return FetchResponse(error_code=error.code)
+    fetch = _Fetch(context, request, scope)
+    answers = fetch.read()
+    if fetch.is_enough or request.max_wait_ms <= 0:
+        return fetch.respond(answers)
+    context.node.delayed.wait(_DelayedFetch(fetch, answers))
     return PENDING
+
+
+class _Fetch:
+    """One request while it is served."""
+
+    __slots__ = (
+        "_by_id",
+        "_bytes_max",
+        "_node_endpoints",
+        "_replicas",
+        "context",
+        "is_enough",
+        "isolation",
+        "max_wait_ms",
+        "min_bytes",
+        "scope",
+    )
+
+    def __init__(
+        self, context: RequestContext, request: FetchRequest, scope: SessionlessFetch
+    ) -> None:
+        self.scope = scope
+        self.isolation = _ISOLATIONS[request.isolation_level]
+        self.max_wait_ms = request.max_wait_ms
+        self.is_enough = False
+        self.context = context
+        self._replicas = context.node.replicas
+        self._by_id = context.version >= VERSION_TOPIC_IDS
+        self._bytes_max = min(request.max_bytes, context.node.config.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, self._bytes_max)
+        self._node_endpoints: dict[int, NodeEndpoint] = {}
+
+    def read(self) -> Answers:
+        """Read what there is, without what a session's client knows; set ``is_enough``."""
+        left, total = self._bytes_max, 0
+        is_final, is_waiting = False, False
+        answers: list[tuple[CachedPartition, PartitionData]] = []
+        for cached in self.scope.partitions:
+            try:
+                data = self._read_partition(cached, left, first=total == 0)
+            except ApiError as error:  # one bad partition must not fail its neighbours
+                answers.append((cached, self._refused(cached, error.code)))
+                is_final = is_final or error.code not in _DOES_NOT_EXIST
+                continue
+            is_waiting = True
+            if data is None:
+                continue
+            answers.append((cached, data))
+            if data.records:
+                total += len(data.records)
+                left = max(self._bytes_max - total, 0)
+            is_final = is_final or data.diverging_epoch is not None
+        self.is_enough = is_final or not is_waiting or total >= self.min_bytes
+        return answers
+
+    def respond(self, answers: Answers) -> FetchResponse:
+        response = self.scope.respond(answers)
+        if self._node_endpoints:
+            response.node_endpoints = list(self._node_endpoints.values())
+        return response
+
+    def leader(self, cached: CachedPartition) -> Replica:
+        """Return the replica to read.
+
+        Raises:
+            ApiError: It is not here, or the client knows another epoch.
+        """
+        partition = cached.partition
+        if self._by_id:  # looked up each time: a topic that is deleted loses its id
+            name = self._replicas.topic_name(cached.topic_id)
+            if partition is None:
+                partition = cached.partition = TopicPartition(name, cached.wanted.partition)
+        elif partition is None:
+            partition = cached.partition = TopicPartition(cached.topic, cached.wanted.partition)
+        return self._replicas.leader(partition, cached.wanted.current_leader_epoch)
+
+    def _read_partition(
+        self, cached: CachedPartition, left: int, *, first: bool
+    ) -> PartitionData | None:
+        """Read a partition; None if there is nothing that its client does not know.
+
+        Raises:
+            ApiError: For the client.
+        """
+        wanted = cached.wanted
+        replica = self.leader(cached)
+        log = replica.log
+        if wanted.last_fetched_epoch != UNDEFINED_EPOCH:
+            diverging = find_diverging_epoch(log, wanted)
+            if diverging is not None:
+                return _diverging(wanted, log, diverging)
+        result = self._replicas.read(
+            replica,
+            wanted.fetch_offset,
+            min(left, wanted.partition_max_bytes),
+            self.isolation,
+            first=first,
+        )
+        records = result.records
+        if records and not first and _is_cut(records):
+            records = b""
+        if not records and not cached.is_news(log.high_watermark, log.log_start_offset):
+            return None
+        aborted = None
+        if result.aborted_transactions is not None:
+            aborted = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in result.aborted_transactions
+            ]
+        return PartitionData(
+            partition_index=wanted.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=aborted,
+            records=records,
+        )
+
+    def _refused(self, cached: CachedPartition, code: ErrorCode) -> PartitionData:
+        version = self.context.version
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and version < VERSION_STORAGE_ERRORS:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # old clients do not know the other
+        data = PartitionData(
+            partition_index=cached.wanted.partition,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if code in _LED_ELSEWHERE and version >= VERSION_CURRENT_LEADER and cached.partition:
+            data.current_leader = self._current_leader(cached.partition)
+        return data
+
+    def _current_leader(self, at: TopicPartition) -> LeaderIdAndEpoch:
+        """Return who leads a partition, and see to it that the response says where that is."""
+        image = self.context.node.image
+        topic = image.topics.get(at.topic)
+        partition = topic.partitions.get(at.partition) if topic is not None else None
+        if partition is None:
+            return LeaderIdAndEpoch()
+        broker = image.brokers.get(partition.leader)
+        endpoint = broker.endpoints.get(self.context.listener) if broker is not None else None
+        if broker is not None and not broker.fenced and endpoint is not None:
+            self._node_endpoints[partition.leader] = NodeEndpoint(
+                node_id=partition.leader, host=endpoint.host, port=endpoint.port, rack=broker.rack
+            )
+        return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
 
 
 class _DelayedFetch(DelayedOperation):
     """A fetch that waits for ``min_bytes``, at most ``max_wait_ms``."""
 
-    __slots__ = ("_context", "_request")
+    __slots__ = ("_fetch", "_watched")
 
-    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
-        deadline_ms = context.node.clock.monotonic_ms() + request.max_wait_ms
-        keys = [
-            TopicPartition(name, partition.partition)
-            for name, topic in _named_topics(context, request)
-            for partition in topic.partitions
-        ]
-        super().__init__(deadline_ms, keys)
-        self._context = context
-        self._request = request
+    def __init__(self, fetch: _Fetch, answers: Answers) -> None:
+        # Whoever may wait was refused nothing but topics that do not exist.
+        refused = {cached for cached, data in answers if data.error_code}
+        self._fetch = fetch
+        self._watched = [each for each in fetch.scope.partitions if each not in refused]
+        deadline_ms = fetch.context.node.clock.monotonic_ms() + fetch.max_wait_ms
+        super().__init__(deadline_ms, [each.partition for each in self._watched])
 
     def can_complete(self) -> bool:
         """Whether enough has come; from offsets and sizes, without reading."""
-        context, request = self._context, self._request
-        isolation = _ISOLATIONS[request.isolation_level]
-        available = 0
-        for name, topic in _named_topics(context, request):
-            for wanted in topic.partitions:
-                try:
-                    replica = context.node.replicas.leader(
-                        TopicPartition(name, wanted.partition), wanted.current_leader_epoch
-                    )
-                except ApiError:
-                    return True  # the client must hear of it
-                log = replica.log
-                if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+        fetch, available = self._fetch, 0
+        for cached in self._watched:
+            wanted = cached.wanted
+            try:
+                log = fetch.leader(cached).log
+                if wanted.last_fetched_epoch != UNDEFINED_EPOCH and find_diverging_epoch(
+                    log, wanted
+                ):
                     return True
-                if log.end_offset(isolation) > wanted.fetch_offset:
-                    available += min(
-                        log.bytes_from(wanted.fetch_offset), wanted.partition_max_bytes
-                    )
-        return available >= request.min_bytes
+            except ApiError:
+                return True  # the client must hear of it
+            if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+                return True
+            if log.end_offset(fetch.isolation) > wanted.fetch_offset:
+                available += min(log.bytes_from(wanted.fetch_offset), wanted.partition_max_bytes)
+        return available >= fetch.min_bytes
 
     def complete(self) -> None:
-        response, _ = _read(self._context, self._request)
-        self._context.reply(response)
+        fetch = self._fetch
+        fetch.context.reply(fetch.respond(fetch.read()))
 
 
-def _named_topics(
-    context: RequestContext, request: FetchRequest
-) -> Iterator[tuple[str, FetchTopic]]:
-    """Iterate over the topics that have a name; the others are refused when they are read."""
-    for topic in request.topics:
-        if context.version < VERSION_TOPIC_IDS:
-            yield topic.topic, topic
-            continue
-        try:
-            yield context.node.replicas.topic_name(topic.topic_id), topic
-        except ApiError:
-            continue
+def find_diverging_epoch(log: Log, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Find where the log of somebody who fetched up to here parts from this one, if it does.
 
-
-def _read(context: RequestContext, request: FetchRequest) -> tuple[FetchResponse, bool]:
-    """Read what there is; also say whether it is enough to answer at once."""
-    left = min(request.max_bytes, context.node.config.fetch_max_bytes)
-    total, has_error = 0, False
-    topics: list[FetchableTopicResponse] = []
-    for topic in request.topics:
-        partitions = []
-        for wanted in topic.partitions:
-            data = _partition(context, request, topic, wanted, left, first=total == 0)
-            size = len(data.records) if data.records is not None else 0
-            total += size
-            left = max(left - size, 0)
-            has_error = has_error or data.error_code != 0
-            partitions.append(data)
-        topics.append(
-            FetchableTopicResponse(
-                topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
-            )
+    Raises:
+        ApiError: OFFSET_OUT_OF_RANGE: it cannot be told, or is before the start of the log.
+    """
+    end = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
+    if end == UNDEFINED or wanted.fetch_offset < log.log_start_offset:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.partition}: {wanted.fetch_offset} after epoch {wanted.last_fetched_epoch}",
         )
-    is_enough = has_error or total >= request.min_bytes or not topics
-    return FetchResponse(responses=topics), is_enough
+    if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
+        return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+    return None
 
 
-def _partition(
-    context: RequestContext,
-    request: FetchRequest,
-    topic: FetchTopic,
-    wanted: FetchPartition,
-    left: int,
-    *,
-    first: bool,
-) -> PartitionData:
-    try:
-        return _read_partition(context, request, topic, wanted, left, first=first)
-    except ApiError as error:  # one bad partition must not fail its neighbours
-        return PartitionData(
-            partition_index=wanted.partition,
-            error_code=error.code,
-            high_watermark=-1,
-            aborted_transactions=None,
-            records=b"",
-        )
-
-
-def _read_partition(
-    context: RequestContext,
-    request: FetchRequest,
-    topic: FetchTopic,
-    wanted: FetchPartition,
-    left: int,
-    *,
-    first: bool,
-) -> PartitionData:
-    replicas = context.node.replicas
-    name = topic.topic
-    if context.version >= VERSION_TOPIC_IDS:
-        name = replicas.topic_name(topic.topic_id)
-    partition = TopicPartition(name, wanted.partition)
-    replica = replicas.leader(partition, wanted.current_leader_epoch)
-    bytes_max = min(left, wanted.partition_max_bytes)
-    isolation = _ISOLATIONS[request.isolation_level]
-    result = replicas.read(replica, wanted.fetch_offset, bytes_max, isolation, first=first)
-    aborted = None
-    if result.aborted_transactions is not None:
-        aborted = [
-            AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
-            for a in result.aborted_transactions
-        ]
+def _diverging(wanted: FetchPartition, log: Log, epoch: EpochEndOffset) -> PartitionData:
     return PartitionData(
         partition_index=wanted.partition,
-        high_watermark=replica.log.high_watermark,
-        last_stable_offset=replica.log.last_stable_offset,
-        log_start_offset=replica.log.log_start_offset,
-        aborted_transactions=aborted,
-        records=result.records,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=epoch,
+        aborted_transactions=None,
+        records=b"",
     )
+
+
+def _is_cut(records: bytes | bytearray | memoryview) -> bool:
+    """Whether not even the first batch is whole: a reader could do nothing with it."""
+    if len(records) < _BATCH_PREFIX.size:
+        return True
+    _, length = _BATCH_PREFIX.unpack_from(records)
+    return _BATCH_PREFIX.size + int(length) > len(records)

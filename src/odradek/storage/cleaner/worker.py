@@ -6,8 +6,7 @@ It is spawned, not forked: a fork would inherit the event loop, its descriptors 
 """
 
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import BrokenExecutor, Executor, Future
 
 from odradek.storage.cleaner.cleaning import clean
 from odradek.storage.cleaner.task import CleaningResult, CleaningTask
@@ -28,6 +27,10 @@ class Workers:
         self._pool: Executor | None = None  # made for the first task: most nodes never need it
 
     def _start(self) -> Executor:
+        # With all that processes need, which is much, and nothing to a start.
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
         return ProcessPoolExecutor(max_workers=self._count, mp_context=get_context("spawn"))
 
     def submit(self, task: CleaningTask) -> Future[CleaningResult]:
