@@ -23,16 +23,23 @@ class BrokerConnection:
 
     def ask(self, request: Message, response: type[R], version: int | None = None) -> R:
         """Return the answer; without ``version`` the newest one is spoken."""
+        self.send(request, version)
+        return self.receive(response, version)
+
+    def send(self, request: Message, version: int | None = None) -> None:
         api = api_for_key(request.ID)
         version = api.version_max if version is None else version
         self._sent += 1
         frame = frame_request(request, api, version, self._sent, self._client_id)
         self._socket.sendall(b"".join(frame))
+
+    def receive(self, response: type[R], version: int | None = None) -> R:
+        """Return the answer to the request that was sent last."""
+        api = api_for_key(response.ID)
+        version = api.version_max if version is None else version
         correlation_id, body = open_response(self._receive(), api, version)
         assert correlation_id == self._sent
-        answered = api.response().decode(body, version)
-        assert isinstance(answered, response)
-        return answered
+        return response.decode(body, version)
 
     def _receive(self) -> memoryview:
         while (frame := self._reader.next_frame()) is None:

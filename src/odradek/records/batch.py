@@ -32,9 +32,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from odradek.core.errors import CorruptionError
+from odradek.records.checksum import crc32c
 from odradek.records.record import Buffer
 
 MAGIC: Final = 2

@@ -8,8 +8,6 @@ packed batch, and packing makes it larger only by a few bytes when it cannot mak
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
 from odradek.records import compression
 from odradek.records.batch import (
     CONTROL_FLAG,
@@ -26,6 +24,7 @@ from odradek.records.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
+from odradek.records.checksum import crc32c
 from odradek.records.compression import CompressionType
 from odradek.records.control import EndTransactionMarker, encode_end_transaction_marker
 from odradek.records.implementation import RecordEncoder

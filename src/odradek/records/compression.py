@@ -13,6 +13,8 @@ A peer says how long the data is, so nobody believes it: streams are drained in 
 they end or pass ``output_bytes_max``, and a declared length is held against what the packed bytes
 could possibly unpack to. Truncated input, bytes after the end and whatever a library complains
 about are all a ``CorruptionError``.
+
+The libraries for snappy and lz4 are imported when such data is first met: a start needs neither.
 """
 
 import struct
@@ -21,9 +23,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, Final, Protocol
-
-import cramjam
-import lz4.frame
 
 from odradek.core.errors import CorruptionError
 from odradek.records.record import Buffer
@@ -91,7 +90,7 @@ def decompress(
         if codec == CompressionType.LZ4 and lz4_broken_checksum:
             data = _with_lz4_checksum(data, broken=False)
         return unpack(memoryview(data), output_bytes_max)
-    except _LIBRARY_ERRORS as error:
+    except _library_errors() as error:
         raise CorruptionError(f"malformed {CompressionType(codec).name.lower()} data") from error
 
 
@@ -180,6 +179,8 @@ _SNAPPY_RATIO_MAX: Final = 22
 
 
 def _snappy_compress(data: Buffer) -> bytes:
+    import cramjam
+
     view = memoryview(data)
     out = bytearray(_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1))
     for start in range(0, len(view), _XERIAL_CHUNK_BYTES):
@@ -218,6 +219,8 @@ def _xerial_chunks(data: memoryview) -> Iterator[memoryview]:
 def _raw_snappy_decompress(data: memoryview, output_bytes_max: int) -> bytes:
     if not len(data):
         raise CorruptionError("snappy data is empty")
+    import cramjam
+
     declared = cramjam.snappy.decompress_raw_len(data)
     if declared > output_bytes_max:
         raise _too_long(output_bytes_max)
@@ -232,6 +235,8 @@ _LZ4_LEVEL_MAX: Final = 12
 
 
 def _lz4_compress(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
     fast = level is None or level == _LZ4_LEVEL_FAST
     packed: bytes = lz4.frame.compress(
         data,
@@ -246,6 +251,8 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
 
 
 def _lz4_decompress(data: memoryview, output_bytes_max: int) -> bytes:
+    import lz4.frame
+
     return _drain(lz4.frame.LZ4FrameDecompressor(), data, output_bytes_max)
 
 
@@ -299,12 +306,17 @@ _UNPACK: Final[dict[int, Callable[[memoryview, int], bytes]]] = {
     CompressionType.ZSTD: _zstd_decompress,
 }
 
-# python-lz4 raises plain RuntimeError, and EOFError for nothing at all.
-_LIBRARY_ERRORS: Final = (
-    zlib.error,
-    cramjam.DecompressionError,
-    zstd.ZstdError,
-    RuntimeError,
-    EOFError,
-    ValueError,
-)
+
+def _library_errors() -> tuple[type[Exception], ...]:
+    """Return what the libraries raise; only looked at when one of them has raised something."""
+    import cramjam
+
+    # python-lz4 raises plain RuntimeError, and EOFError for nothing at all.
+    return (
+        zlib.error,
+        cramjam.DecompressionError,
+        zstd.ZstdError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+    )

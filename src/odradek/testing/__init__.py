@@ -1,1 +1,1 @@
-"""Stand-ins for the world, for tests: a disk that crashes, tears, fails and fills up."""
+"""What tests need: an embedded broker with a clock and faults, pytest fixtures, disks that fail."""

@@ -1,18 +1,23 @@
 """A broker for tests, in this process: ``with Broker() as broker: broker.bootstrap_servers``.
 
 It is the real thing, with Kafka's protocol on a free port of 127.0.0.1 and a log on disk, only
-small and in a temporary folder that goes with it. It runs on a thread of its own with an event loop
-of its own, so blocking clients and asyncio ones can be used alike; in a program that has a loop
-already, ``async with Broker() as broker`` starts it without blocking that loop.
+small and in a temporary folder that goes with it, or with no files at all (``memory=True``).
+
+It runs on a thread of its own with an event loop of its own, so blocking clients and asyncio ones
+can be used alike; in a program that has a loop already, ``async with Broker() as broker`` starts it
+without blocking that loop. ``async with Broker(own_thread=False)`` runs it on that very loop: one
+thread less, and a debugger stops everything. What blocks has a twin to await, ``…_async``.
+
+Tests can move its time on (``broker.clock.advance``) and have requests fail, wait or be lost
+(``fail``, ``delay``, ``drop``, see ``faults``). docs/testing.md has examples.
 """
 
 import asyncio
-import tempfile
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from pathlib import PurePosixPath
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from odradek.broker.node import Node
 from odradek.core.config import (
@@ -26,11 +31,23 @@ from odradek.protocol.generated.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from odradek.testing.clock import TestClock
+
+# Imported where they are first used: a broker has to be there in no time.
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
+    from odradek.core.errors import ErrorCode
+    from odradek.protocol.message import Message
+    from odradek.storage.disk import Disk
+    from odradek.testing.faults import Delay, Drop, Failure, Fault, Faults
 
 T = TypeVar("T")
 
 HOST: Final = "127.0.0.1"
 START_SECONDS_MAX: Final = 30
+MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
+_MEMORY_FOLDER: Final = PurePosixPath("/memory")
 _TEST_DEFAULTS: Final = {
     # A group of one need not wait for others who might join.
     "group.initial.rebalance.delay.ms": "0",
@@ -45,7 +62,9 @@ class Broker:
 
     ``topics`` are created before it is ready, with one partition each or as many as the mapping
     says. ``config`` is in the names of ``server.properties``. ``data_dir`` keeps the data; without
-    it everything is gone afterwards. ``port`` 0 picks a free one.
+    it everything is gone afterwards. ``memory`` does without files, up to ``memory_bytes_max``;
+    past that partitions answer KAFKA_STORAGE_ERROR. There is no compaction in memory. ``port`` 0
+    picks a free one.
     """
 
     def __init__(
@@ -54,16 +73,27 @@ class Broker:
         topics: Sequence[str] | Mapping[str, int] = (),
         config: Mapping[str, str] | None = None,
         data_dir: str | None = None,
+        memory: bool = False,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
         port: int = 0,
+        own_thread: bool = True,
     ) -> None:
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         self._config = dict(config or {})
+        if memory and data_dir is not None:
+            raise ValueError("memory=True keeps no data: it cannot have a data_dir")
+        if memory and self._config.get("log.cleaner.enable", "false") != "false":
+            raise ValueError("memory=True has no files for the cleaner's process to work on")
         self._data_dir = data_dir
+        self._memory_bytes_max = memory_bytes_max if memory else None
         self._wanted_port = port
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._own_thread = own_thread
+        self._temporary: TemporaryDirectory[str] | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._node: Node | None = None
+        self._faults: Faults | None = None
+        self.clock = TestClock(self._catch_up, self._catch_up_async)
 
     @property
     def node(self) -> Node:
@@ -79,14 +109,18 @@ class Broker:
     def bootstrap_servers(self) -> str:
         return f"{HOST}:{self.port}"
 
+    # Life.
+
     def start(self) -> None:
         """Return when the broker serves requests."""
+        if not self._own_thread:
+            raise RuntimeError("own_thread=False needs an event loop: async with Broker(…)")
         assert self._thread is None, "started before"
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name="odradek-broker", daemon=True)
         self._thread.start()
         try:
-            self._call(self._start_node()).result(START_SECONDS_MAX)
+            self._wait(self._start_node())
         except BaseException:
             self._end_thread()
             raise
@@ -96,18 +130,9 @@ class Broker:
         if self._thread is None:
             return
         try:
-            self._call(self.node.stop()).result(START_SECONDS_MAX)
+            self._wait(self._stop_node())
         finally:
             self._end_thread()
-
-    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """Create a topic; config names have underscores for dots (``segment_bytes="1000"``)."""
-        self._call(self._create_topic(name, partitions, configs)).result(START_SECONDS_MAX)
-
-    def drop_connections(self) -> None:
-        """Cut every connection, as a network that fails does."""
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self.node.server.close_all)
 
     def __enter__(self) -> Self:
         self.start()
@@ -122,7 +147,16 @@ class Broker:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.start)
+        if self._own_thread:
+            await asyncio.to_thread(self.start)
+            return self
+        assert self._loop is None, "started before"
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._start_node()
+        except BaseException:
+            self._forget()
+            raise
         return self
 
     async def __aexit__(
@@ -131,29 +165,176 @@ class Broker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await asyncio.to_thread(self.stop)
+        if self._own_thread:
+            await asyncio.to_thread(self.stop)
+            return
+        try:
+            await self._stop_node()
+        finally:
+            self._forget()
+
+    # What tests want of it.
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Create a topic; config names have underscores for dots (``segment_bytes="1000"``)."""
+        self._wait(self._create_topic(name, partitions, configs))
+
+    async def create_topic_async(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Do the same as ``create_topic`` without blocking the event loop."""
+        await self._await(self._create_topic(name, partitions, configs))
+
+    def drop_connections(self) -> None:
+        """Cut every connection, as a network that fails does."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.node.server.close_all)
+
+    def fail(
+        self,
+        api: "str | type[Message]",
+        error: "ErrorCode | str | int",
+        *,
+        times: int | None = 1,
+        topic: str | None = None,
+        client_id: str | None = None,
+    ) -> "Failure":
+        """Answer the next requests of an API with an error, where that API has its errors.
+
+        They are not handled. With ``topic`` only that topic's part of a request is refused.
+        Requests that have no place for the error (they ask for nothing) are let through.
+
+        >>> with broker.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2) as fault: ...
+        """
+        from odradek.testing.faults import Failure, find_error, make_scope
+
+        scope = make_scope(api, times, topic, client_id)
+        fault = Failure(scope, find_error(error))
+        self._armed().arm(fault)
+        return fault
+
+    def delay(
+        self,
+        api: "str | type[Message]",
+        seconds: float,
+        *,
+        times: int | None = 1,
+        topic: str | None = None,
+        client_id: str | None = None,
+    ) -> "Delay":
+        """Hold the next requests of an API back, by real seconds, before they are handled.
+
+        What comes behind them on the same connection waits too, as always.
+        """
+        from odradek.testing.faults import Delay, make_scope
+
+        fault = Delay(make_scope(api, times, topic, client_id), seconds)
+        self._armed().arm(fault)
+        return fault
+
+    def drop(
+        self,
+        api: "str | type[Message]",
+        *,
+        after: bool = False,
+        times: int | None = 1,
+        topic: str | None = None,
+        client_id: str | None = None,
+    ) -> "Drop":
+        """Close the connection instead of answering the next requests of an API.
+
+        ``after`` handling them: the answer is lost, and a client that tries again does what it
+        wanted twice, unless the broker notices.
+        """
+        from odradek.testing.faults import Drop, make_scope
+
+        fault = Drop(make_scope(api, times, topic, client_id), after=after)
+        self._armed().arm(fault)
+        return fault
+
+    @property
+    def faults(self) -> "tuple[Fault, ...]":
+        """All faults that were not cleared; ``fired`` of each says how often it struck."""
+        return () if self._faults is None else self._faults.all
+
+    def clear_faults(self) -> None:
+        if self._faults is not None:
+            self._faults.clear()
+
+    def _armed(self) -> "Faults":
+        from odradek.testing.faults import Faults
+
+        if self._faults is None:
+            assert self._loop is not None, "not started"
+            self._faults = Faults(self.node, self._loop)
+        return self._faults
+
+    # On its loop.
+
+    def _catch_up(self) -> None:
+        if self._node is not None:
+            self._wait(self._node.on_clock_advanced())
+
+    async def _catch_up_async(self) -> None:
+        if self._node is not None:
+            await self._await(self._node.on_clock_advanced())
 
     def _run(self) -> None:
         assert self._loop is not None
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None, "not started"
+        if asyncio._get_running_loop() is self._loop:
+            coroutine.close()
+            raise RuntimeError("this would wait for the loop it is called on: await its …_async")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(START_SECONDS_MAX)
+
+    async def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None, "not started"
+        if asyncio.get_running_loop() is self._loop:
+            return await coroutine
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
     async def _start_node(self) -> None:
-        if self._data_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="odradek-")
-        folder = self._data_dir or (self._temporary.name if self._temporary else "")
-        own = {"listeners": f"PLAINTEXT://{HOST}:{self._wanted_port}", "log.dirs": folder}
+        own = {
+            "listeners": f"PLAINTEXT://{HOST}:{self._wanted_port}",
+            "log.dirs": self._choose_folder(),
+        }
         texts = {**_TEST_DEFAULTS, **own, **self._config}
         overrides = parse_overrides(f"{name}={value}" for name, value in texts.items())
         loaded = load_broker_config(overrides, base=STANDALONE, small_segments=True)
-        self._node = Node(loaded.config)
-        await self._node.start()
-        for name, partitions in self._topics.items():
-            await self._create_topic(name, partitions, {})
+        node = Node(loaded.config, disk=self._make_disk(), clock=self.clock)
+        await node.start()
+        self._node = node
+        try:
+            for name, partitions in self._topics.items():
+                if name not in node.image.topics:  # as from an earlier start
+                    await self._create_topic(name, partitions, {})
+        except BaseException:
+            await node.stop()
+            raise
+
+    def _choose_folder(self) -> str:
+        if self._memory_bytes_max is not None:
+            return str(_MEMORY_FOLDER)
+        if self._data_dir is not None:
+            return self._data_dir
+        from tempfile import TemporaryDirectory
+
+        self._temporary = TemporaryDirectory(prefix="odradek-")
+        return self._temporary.name
+
+    def _make_disk(self) -> "Disk | None":
+        if self._memory_bytes_max is None:
+            return None
+        from odradek.testing.memory_disk import MemoryDisk
+
+        return MemoryDisk(self.clock, self._memory_bytes_max)
+
+    async def _stop_node(self) -> None:
+        self.clear_faults()
+        await asyncio.sleep(0)  # what a delay held back goes on now, and is answered
+        await self.node.stop()
 
     async def _create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
@@ -177,6 +358,10 @@ class Broker:
         self._thread.join()
         self._loop.close()
         self._thread = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._node = self._faults = self._loop = None
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

@@ -1,4 +1,4 @@
-"""What holds for any disk while all goes well, shown for the real and the simulated one.
+"""What holds for any disk while all goes well, shown for each there is.
 
 The real one runs a second time so that every file has to open itself again at each use.
 """
@@ -12,8 +12,10 @@ from random import Random
 
 import pytest
 
+from odradek.broker.clock import SystemClock
 from odradek.storage.disk import MAPPED_READ_BYTES_MIN, Disk, OsDisk, write_atomically
 from odradek.testing.disk import SimulatedDisk
+from odradek.testing.memory_disk import MemoryDisk
 
 
 @dataclass
@@ -22,10 +24,11 @@ class Place:
     folder: PurePath
 
 
-@pytest.fixture(params=["os", "os that reopens", "simulated"])
+@pytest.fixture(params=["os", "os that reopens", "simulated", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "simulated":
-        disk = SimulatedDisk(Random(0))
+    if request.param in ("simulated", "memory"):
+        is_memory = request.param == "memory"
+        disk: Disk = MemoryDisk(SystemClock()) if is_memory else SimulatedDisk(Random(0))
         disk.make_folder(PurePosixPath("/data"))
         return Place(disk, PurePosixPath("/data"))
     return Place(OsDisk(descriptors_max=800 if request.param == "os" else 1), tmp_path)

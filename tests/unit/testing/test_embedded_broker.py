@@ -1,6 +1,10 @@
 """The broker in pytest: as users write their tests."""
 
 import asyncio
+import gc
+import tempfile
+import threading
+from pathlib import Path
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -77,6 +81,76 @@ def test_it_works_inside_an_event_loop_too() -> None:
             return await asyncio.to_thread(consume, broker.bootstrap_servers, "t", 1)
 
     assert asyncio.run(story()) == [b"x"]
+
+
+def test_it_can_run_on_the_callers_loop() -> None:
+    async def story() -> list[bytes | None]:
+        before = set(threading.enumerate())
+        async with Broker(topics=["t"], own_thread=False) as broker:
+            new = set(threading.enumerate()) - before
+            assert "odradek-broker" not in {thread.name for thread in new}
+            await broker.create_topic_async("u")
+            await asyncio.to_thread(produce, broker.bootstrap_servers, "u", b"x")
+            return await asyncio.to_thread(consume, broker.bootstrap_servers, "u", 1)
+
+    assert asyncio.run(story()) == [b"x"]
+
+
+def test_blocking_the_loop_it_runs_on_is_refused() -> None:
+    async def story() -> None:
+        async with Broker(own_thread=False) as broker:
+            with pytest.raises(RuntimeError, match="_async"):
+                broker.create_topic("t")
+            with pytest.raises(RuntimeError, match="_async"):
+                broker.clock.advance(1)
+
+    asyncio.run(story())
+
+
+def test_without_a_loop_it_needs_a_thread() -> None:
+    with pytest.raises(RuntimeError, match="async with"), Broker(own_thread=False):
+        pass
+
+
+@pytest.mark.parametrize("own_thread", [True, False])
+def test_a_broker_that_cannot_start_leaves_nothing_behind(
+    own_thread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def story(port: int) -> None:
+        async with Broker(port=port, own_thread=own_thread):
+            pass
+
+    with Broker(memory=True) as first, pytest.raises(OSError, match="in use"):
+        asyncio.run(story(first.port))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("own_thread", [True, False])
+def test_nor_does_one_whose_topics_cannot_be(
+    own_thread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def story() -> None:
+        async with Broker(topics=["a/b"], own_thread=own_thread):
+            pass
+
+    with pytest.raises(ValueError, match="a/b"):
+        asyncio.run(story())
+    assert list(tmp_path.iterdir()) == []
+    gc.collect()  # a socket that was left open would be complained of
+
+
+def test_it_can_be_started_again(tmp_path: Path) -> None:
+    broker = Broker(topics=["t"], data_dir=str(tmp_path))
+    with broker:
+        produce(broker.bootstrap_servers, "t", b"kept")
+        broker.fail("Fetch", "UNKNOWN_SERVER_ERROR", times=None)
+    with broker:
+        assert broker.faults == ()
+        assert consume(broker.bootstrap_servers, "t", 1) == [b"kept"]
 
 
 def test_clients_survive_dropped_connections() -> None:

@@ -1,0 +1,35 @@
+"""docs/testing.md says what works: its examples are run."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+GUIDE = Path(__file__).parents[3] / "docs" / "testing.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+PROGRAMS = [block for block in blocks("python") if "def test_" not in block]
+TESTS = [block for block in blocks("python") if "def test_" in block]
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(PROGRAMS) == 4
+    assert len(TESTS) == 2
+    assert len(blocks("ini")) == 1
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
+def test_programs_run(program: str) -> None:
+    exec(compile(program, str(GUIDE), "exec"), {"__name__": "guide"})
+
+
+def test_tests_pass(pytester: pytest.Pytester) -> None:
+    pytester.makeini(blocks("ini")[0])
+    pytester.makepyfile("\n\n".join(TESTS))
+    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=len(TESTS))
