@@ -27,8 +27,17 @@ class Reply(NamedTuple):
     message: Message
 
 
+class Producer(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
 class Result(NamedTuple):
-    """Append ``records`` as one batch and replay them; once committed, send ``replies``."""
+    """Append ``records`` as one batch and replay them; once committed, send ``replies``.
+
+    With a ``producer`` the batch is part of that producer's transaction.
+    """
 
     records: tuple[CoordinatorRecord, ...] = ()
     replies: tuple[Reply, ...] = ()
+    producer: Producer | None = None
