@@ -1,0 +1,120 @@
+"""What the members of a group subscribe to: topics by name, topics by regular expression.
+
+Regular expressions are RE2's, matched against whole names as Kafka does (RE2/J ``matches``). A new
+one is resolved in the heartbeat that brings it, so that the first answer already has an
+assignment; Kafka does it behind the member's back. The ones already known are looked at again when
+topics were created or ``group.consumer.regex.refresh.interval.ms`` has passed, at most every ten
+seconds. Who may see which topic is not asked here: the view of topics decides that.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from odradek.coordinator.group.consumer.member import Member
+from odradek.coordinator.group.consumer.records import ResolvedRegex
+from odradek.coordinator.group.topic_view import TopicView
+from odradek.core.errors import ApiError, ErrorCode
+
+REGEX_CHARACTERS_MAX: Final = 4_096
+REGEX_MEMORY_BYTES_MAX: Final = 1 << 20
+REGEX_REFRESH_INTERVAL_MIN_MS: Final = 10_000
+
+_NO_TOPICS: Final[frozenset[str]] = frozenset()
+
+
+@dataclass
+class Subscriptions:
+    """An index over members, kept by telling it of every member before and after a change."""
+
+    names: Counter[str] = field(default_factory=Counter)
+    """How many members subscribe to a topic by its name."""
+    regexes: Counter[str] = field(default_factory=Counter)
+    resolved: dict[str, ResolvedRegex] = field(default_factory=dict)
+
+    def copy(self) -> "Subscriptions":
+        return Subscriptions(self.names.copy(), self.regexes.copy(), self.resolved.copy())
+
+    def change(self, old: Member | None, new: Member | None) -> None:
+        if old is not None:
+            _take(self.names, old.subscribed_topic_names)
+            _take(self.regexes, _regexes(old))
+        if new is not None:
+            self.names.update(new.subscribed_topic_names)
+            self.regexes.update(_regexes(new))
+
+    def topics_of(self, member: Member) -> frozenset[str]:
+        """Return the topics a member subscribes to, by whichever means; not all need exist."""
+        resolved = self.resolved.get(member.subscribed_topic_regex)
+        if resolved is None:
+            return member.subscribed_topic_names
+        if not member.subscribed_topic_names:
+            return resolved.topics
+        return member.subscribed_topic_names | resolved.topics
+
+    def topic_names(self) -> set[str]:
+        return set(self.names).union(*(each.topics for each in self.resolved.values()))
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self.names or any(topic in each.topics for each in self.resolved.values())
+
+    def is_refresh_due(self, topics: TopicView, now_ms: int, interval_ms: int) -> bool:
+        if not self.resolved:
+            return False
+        oldest = min(self.resolved.values(), key=lambda each: each.timestamp_ms)
+        if now_ms <= oldest.timestamp_ms + REGEX_REFRESH_INTERVAL_MIN_MS:
+            return False
+        return oldest.version < topics.names_version or now_ms > oldest.timestamp_ms + interval_ms
+
+
+def _regexes(member: Member) -> tuple[str, ...]:
+    return (member.subscribed_topic_regex,) if member.subscribed_topic_regex else ()
+
+
+def _take(counts: Counter[str], keys: Iterable[str]) -> None:
+    for key in keys:
+        counts[key] -= 1
+        if not counts[key]:
+            del counts[key]
+
+
+def resolve(regex: str, topics: TopicView, now_ms: int) -> ResolvedRegex:
+    """Find the topics whose whole name matches.
+
+    Raises:
+        ApiError: INVALID_REGULAR_EXPRESSION.
+    """
+    matches = _matcher(regex)
+    found = frozenset(name for name in topics.names() if matches(name))
+    return ResolvedRegex(found or _NO_TOPICS, topics.version, now_ms)
+
+
+@lru_cache(maxsize=128)
+def _matcher(regex: str) -> Callable[[str], object]:
+    # Imported late: most groups never bring a regular expression.
+    import re2  # type: ignore[import-untyped]
+
+    if len(regex) > REGEX_CHARACTERS_MAX:
+        raise _invalid(regex[:32] + "…", f"longer than {REGEX_CHARACTERS_MAX} characters")
+    options = re2.Options()
+    options.log_errors = False  # it would write to stderr
+    options.max_mem = REGEX_MEMORY_BYTES_MAX
+    options.never_capture = True
+    try:
+        compiled: Any = re2.compile(regex, options)
+    except re2.error as error:
+        raise _invalid(regex, _reason(error)) from None
+    matches: Callable[[str], object] = compiled.fullmatch
+    return matches
+
+
+def _reason(error: Exception) -> str:
+    reason = error.args[0] if error.args else ""
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+
+
+def _invalid(regex: str, reason: str) -> ApiError:
+    problem = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}."
+    return ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, problem)
