@@ -1,0 +1,142 @@
+"""What time does to transactional ids: open transactions run out, unused ids are forgotten.
+
+Looked for at intervals, as Kafka does, and in slices: after so many, other work has its turn. The
+moments of a transaction are the wall clock's, because they outlive the coordinator; the intervals
+are the steady clock's.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from odradek.coordinator.deadlines import Deadlines
+from odradek.coordinator.record import CoordinatorRecord
+from odradek.coordinator.transaction.init_rules import spoken_version
+from odradek.coordinator.transaction.metadata import ProducerIdNeededError, TransactionMetadata
+from odradek.coordinator.transaction.records import tombstone
+from odradek.coordinator.transaction.settings import TransactionSettings
+from odradek.core.clock import Instant
+
+ABORTS_PER_TURN_MAX: Final = 100
+IDS_PER_TURN_MAX: Final = 1_000
+COMPLETION_RETRY_MS: Final = 100
+
+
+class Upkeep:
+    def __init__(self, settings: TransactionSettings, random: Random) -> None:
+        self.wants_producer_id = False
+        self._settings = settings
+        self._random = random
+        self._timeouts: Deadlines[str] = Deadlines()
+        self._completions: Deadlines[str] = Deadlines()
+        self._abort_due_ms = self._expiry_due_ms = 0
+        self._abort_left: list[str] = []
+        self._expiry_left: list[str] = []
+        self._spare_producer_id: int | None = None
+
+    def on_loaded(self, now: Instant) -> None:
+        # Many shards are loaded at once. They need not look around at once ever after.
+        settings, random = self._settings, self._random
+        abort_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._abort_due_ms = now.monotonic_ms + random.randint(1, abort_ms)
+        self._expiry_due_ms = now.monotonic_ms + random.randint(1, expiry_ms)
+
+    def on_changed(self, metadata: TransactionMetadata) -> None:
+        expires_ms = metadata.expires_ms
+        if expires_ms is not None:
+            self._timeouts.put(metadata.transactional_id, expires_ms)
+
+    def drop(self, transactional_id: str) -> None:
+        self._timeouts.drop(transactional_id)
+        self._completions.drop(transactional_id)
+
+    def next_deadline_ms(self) -> int:
+        """Return when to look next, if there are transactional ids at all."""
+        due_ms = self._expiry_due_ms
+        if len(self._timeouts):
+            due_ms = min(due_ms, self._abort_due_ms)
+        completion_ms = self._completions.next_ms()
+        return due_ms if completion_ms is None else min(due_ms, completion_ms)
+
+    # Completions whose record did not get into the log.
+
+    def complete_later(self, transactional_id: str, now: Instant) -> None:
+        self._completions.put(transactional_id, now.monotonic_ms + COMPLETION_RETRY_MS)
+
+    def take_completions(self, now: Instant) -> list[str]:
+        return self._completions.take_expired(now.monotonic_ms)
+
+    # Transactions that take too long.
+
+    def take_timed_out(
+        self, now: Instant, transactions: Mapping[str, TransactionMetadata]
+    ) -> list[str]:
+        if self._abort_due_ms > now.monotonic_ms:
+            return []
+        if not self._abort_left:
+            self._abort_left = self._timeouts.take_expired(now.wall_ms - 1)
+            for transactional_id in self._abort_left:
+                self.on_changed(transactions[transactional_id])  # until it is aborted indeed
+        turn, self._abort_left = (
+            self._abort_left[:ABORTS_PER_TURN_MAX],
+            self._abort_left[ABORTS_PER_TURN_MAX:],
+        )
+        interval_ms = self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._abort_due_ms = now.monotonic_ms + (0 if self._abort_left else interval_ms)
+        return [each for each in turn if _is_timed_out(transactions.get(each), now.wall_ms)]
+
+    def plan_abort(self, metadata: TransactionMetadata, now: Instant) -> TransactionMetadata | None:
+        """Plan to abort a transaction; None if that has to wait for a producer id."""
+        try:
+            planned = metadata.fenced(
+                client_version=spoken_version(self._settings.transaction_version),
+                now_ms=now.wall_ms,
+                new_producer_id=self._spare_producer_id,
+            )
+        except ProducerIdNeededError:
+            self.wants_producer_id = True  # the turn of this one comes again
+            return None
+        if planned.next_producer_id == self._spare_producer_id:
+            self._spare_producer_id = None
+        return planned
+
+    def give_producer_id(self, producer_id: int) -> None:
+        self.wants_producer_id = False
+        self._spare_producer_id = producer_id
+
+    # Transactional ids that nobody uses.
+
+    def plan_expiry(
+        self, now: Instant, transactions: Mapping[str, TransactionMetadata]
+    ) -> tuple[CoordinatorRecord, ...]:
+        if self._expiry_due_ms > now.monotonic_ms:
+            return ()
+        if not self._expiry_left:
+            self._expiry_left = list(transactions)
+        looked_at = [self._expiry_left.pop() for _ in self._expiry_left[:IDS_PER_TURN_MAX]]
+        interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._expiry_due_ms = now.monotonic_ms + (0 if self._expiry_left else interval_ms)
+        expired_ms = now.wall_ms - self._settings.transactional_id_expiration_ms
+        return tuple(
+            tombstone(transactional_id)
+            for transactional_id in looked_at
+            if _is_expired(transactions.get(transactional_id), expired_ms)
+        )
+
+    def check_invariants(self, transactions: Mapping[str, TransactionMetadata]) -> None:
+        running = 0
+        for transactional_id, metadata in transactions.items():
+            assert (transactional_id in self._timeouts) == (metadata.expires_ms is not None)
+            running += metadata.expires_ms is not None
+        assert len(self._timeouts) == running
+
+
+def _is_timed_out(metadata: TransactionMetadata | None, now_ms: int) -> bool:
+    """Whether the last moment of a transaction has passed."""
+    expires_ms = None if metadata is None else metadata.expires_ms
+    return expires_ms is not None and expires_ms < now_ms
+
+
+def _is_expired(metadata: TransactionMetadata | None, expired_ms: int) -> bool:
+    return metadata is not None and metadata.state.may_expire and metadata.updated_ms <= expired_ms
