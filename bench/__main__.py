@@ -6,7 +6,7 @@ from itertools import groupby
 
 from bench.timing import Row
 
-SUITES = ("protocol", "records", "storage", "cleaner", "net")
+SUITES = ("protocol", "records", "storage", "cleaner", "net", "fetch", "node")
 
 
 def show(rows: list[Row]) -> None:

@@ -57,7 +57,8 @@ def test_a_second_start_finds_topics_and_records(tmp_path: Path) -> None:
         for _ in range(2):
             assert node.end(signal.SIGTERM) == 0
             node.start()
-            assert client.partition_counts() == {"t": 2}
+            counts = client.partition_counts()
+            assert {name: counts[name] for name in counts if name[:2] != "__"} == {"t": 2}
             assert client.watermarks("t", 1) == (0, 20)
             assert client.consume("t", 20, partition=1) == SEEN
         assert client.produce("t", RECORDS, partition=1)[0].offset == 20

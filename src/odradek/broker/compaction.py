@@ -54,6 +54,12 @@ class Compaction:
             self._timer.cancel()
         self._workers.close()
 
+    def on_clock_advanced(self) -> None:
+        """Look now which logs are due; their cleaning is begun, and nobody waits for it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tick()
+
     def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._backoff_ms / 1000, self._tick)

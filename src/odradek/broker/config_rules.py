@@ -17,6 +17,7 @@ from odradek.core.config import (
     validate_group_configs,
     validate_topic_configs,
 )
+from odradek.core.errors import ApiError, ErrorCode
 from odradek.metadata.config_resource import ConfigResource, ResourceType
 from odradek.metadata.image import ClusterImage
 from odradek.protocol.generated.create_topics import CreatableTopicConfigs
@@ -58,6 +59,8 @@ class TopicConfigRules:
         elif resource.type is ResourceType.GROUP:
             validate_group_configs(configs)
         elif resource.type is ResourceType.CLIENT_METRICS:
+            if not resource.name:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
             validate_client_metrics_configs(configs)
 
     def is_list(self, resource: ConfigResource, name: str) -> bool:

@@ -8,6 +8,7 @@ from odradek.protocol.message import Message
 
 if TYPE_CHECKING:
     from odradek.broker.node import Node
+    from odradek.net.server import ConnectionInfo
 
 
 class _Sentinel:
@@ -33,6 +34,7 @@ class RequestContext:
     __slots__ = (
         "api",
         "client_id",
+        "connection",
         "listener",
         "node",
         "peer_host",
@@ -51,6 +53,7 @@ class RequestContext:
         peer_host: str,
         principal: str,
         reply: Callable[[Message], None],
+        connection: "ConnectionInfo",
     ) -> None:
         self.node = node
         self.api = api
@@ -60,3 +63,4 @@ class RequestContext:
         self.peer_host = peer_host
         self.principal = principal
         self.reply = reply
+        self.connection = connection

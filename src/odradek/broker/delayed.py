@@ -10,7 +10,7 @@ a loop: the stack stays flat, and an operation never sees another half-way throu
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final
@@ -51,6 +51,10 @@ class DelayedOperations:
 
     def __len__(self) -> int:
         return self._waiting
+
+    def __iter__(self) -> Iterator[DelayedOperation]:
+        """Iterate over those that wait."""
+        return (operation for _, _, operation in self._deadlines if not operation.is_done)
 
     def wait(self, operation: DelayedOperation) -> None:
         """Complete the operation now if it can, else when its event or its deadline comes."""

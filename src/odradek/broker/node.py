@@ -9,20 +9,30 @@ controller, become leader of what the image says. Stopped in the reverse one.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from random import Random
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from odradek.broker import node_events
 from odradek.broker.clock import SystemClock
-from odradek.broker.compaction import Compaction
 from odradek.broker.config_rules import TopicConfigRules, log_settings
+from odradek.broker.connection_events import ConnectionEvents
 from odradek.broker.delayed import DelayedOperations
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.dynamic_config import is_for_broker, with_dynamic_configs
+from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.group_coordinator import GroupCoordinator
+from odradek.broker.internal_topics import InternalTopics, creatable
+from odradek.broker.listeners import client_listeners, registered_listeners, server_limits
 from odradek.broker.metadata_log import METADATA_PARTITION, MetadataLog
+from odradek.broker.metadata_snapshots import read_bootstrap
+from odradek.broker.metadata_upkeep import MetadataLogConfig
+from odradek.broker.metrics.registry import Metrics
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
+from odradek.broker.transaction_coordinator import TransactionCoordinator
 from odradek.broker.work import WorkThreads
 from odradek.controller import Controller
 from odradek.controller.result import Result
@@ -35,21 +45,24 @@ from odradek.metadata.config_resource import ConfigResource, ResourceType
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.metadata.topics import TopicImage
-from odradek.net.server import ConnectionInfo, Listener, Reply, Server, ServerLimits
+from odradek.net.server import ConnectionInfo, Handler, Reply, Server
 from odradek.protocol.framing import Request
 from odradek.protocol.generated import broker_registration, create_topics
 from odradek.storage.disk import Disk, OsDisk
 from odradek.storage.log import FlushPlan
 from odradek.storage.log_dir_files import read_meta_properties
+from odradek.storage.log_loading import LoadingProgress
 from odradek.storage.log_store import LogStore
-from odradek.storage.log_work import Work
+from odradek.storage.log_work import FlushWork, Work, release_files
 from odradek.storage.recovery import LogSettings
+
+if TYPE_CHECKING:
+    from odradek.broker.compaction import Compaction
 
 R = TypeVar("R")
 
 STOP_GRACE_MS: Final = 5_000
 UPKEEP_MS_MAX: Final = 60_000
-_SECURITY_PROTOCOL_PLAINTEXT: Final = 0
 
 
 class Node:
@@ -65,16 +78,27 @@ class Node:
         self.node_id = config.node_id
         self.clock = clock or SystemClock()
         self.random = random or Random()  # noqa: S311  # ids, jitter; nothing secret
+        self.metrics = Metrics(self)
         self.delayed = DelayedOperations(self._arm_delayed)
+        slots_max = config.max_incremental_fetch_session_cache_slots
+        self.fetch_sessions = FetchSessions(slots_max, self.clock.monotonic_ms, self.random)
         self._disk = disk or OsDisk()
         self._directories = [PurePath(path) for path in config.log_dirs]
-        self._dispatcher = Dispatcher(self)
+        self.dispatch: Handler = Dispatcher(self).handle  # faults put themselves in front of it
+        self.failed = asyncio.Event()
+        """Set when the node cannot go on; ``failure`` says why. Whoever runs it stops it then."""
+        self.failure: OSError | None = None
+        self._connection_events = ConnectionEvents(self.clock)
         self._is_ready = False
         self._delayed_timer: asyncio.TimerHandle | None = None
         self._upkeep_timer: asyncio.TimerHandle | None = None
         self._creating: set[str] = set()
         self._compaction: Compaction | None = None
         self.producer_ids = ProducerIds(self)
+        self.internal_topics = InternalTopics(self)
+        self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
+        self._coordinators = {each.topic: each for each in (self.groups, self.transactions)}
 
     # Life.
 
@@ -82,9 +106,11 @@ class Node:
         """Return when requests are served.
 
         Raises:
+            ConfigError: A listener cannot be had as it is configured.
             OSError: An address cannot be listened on.
             DirectoryRefusedError: A log directory belongs to somebody else, or is in use.
         """
+        begun_ms = self.clock.monotonic_ms()
         self.server = self._make_server()
         await self.server.start()
         try:
@@ -95,31 +121,29 @@ class Node:
             raise
         self.threads = WorkThreads()
         self.metadata.flush_with(self._flush_on_thread)
+        self.metadata.upkeep.run_with(self.threads.run)
         if self.config.flag("log.cleaner.enable"):
+            from odradek.broker.compaction import Compaction  # with all that processes need
+
             self._compaction = Compaction(
                 self.store, self._disk, self.config, self.clock, self.threads
             )
         self._is_ready = True
         self._upkeep()
+        node_events.started(self, self.clock.monotonic_ms() - begun_ms)
 
     def _make_server(self) -> Server:
-        config = self.config
-        listeners = [
-            Listener(each.name, each.host, each.port)
-            for each in config.listeners
-            if each.name not in config.controller_listener_names
-        ]
-        limits = ServerLimits(
-            frame_bytes_max=config.socket_request_max_bytes,
-            connections_max=config.max_connections,
-            connections_per_ip_max=config.max_connections_per_ip,
-            idle_ms_max=config.connections_max_idle_ms,
+        return Server(
+            client_listeners(self.config),
+            self._handle,
+            server_limits(self.config),
+            on_event=self._connection_events,
         )
-        return Server(listeners, self._handle, limits)
 
     def _open_storage(self) -> None:
         self.cluster_id = self._read_cluster_id() or str(Uuid.random(self.random))
         self._metadata: MetadataLog | None = None
+        progress: deque[LoadingProgress] = deque(maxlen=1)
         self.store = LogStore.open(
             self._disk,
             self._directories,
@@ -129,8 +153,9 @@ class Node:
             now_ms=self.clock.now_ms(),
             random=self.random,
             format_new=True,
+            on_progress=progress.append,
         )
-        self.replicas = Replicas(self.store, self.delayed)
+        node_events.logs_opened(progress, self.store.problems)
         settings = ControllerSettings(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
@@ -139,6 +164,9 @@ class Node:
         )
         rules = TopicConfigRules(lambda: self.config)
         self.controller = Controller(settings, rules, self.metadata.image)
+        # After the metadata log, which may be opened only now: a topic whose creation a crash cut
+        # short is taken on below, when there is an image.
+        self.replicas = Replicas(self.store, self.delayed)
         for topic in self.image.topics.values():
             self._take_on(topic, topic.partitions)
 
@@ -168,32 +196,36 @@ class Node:
                 clock=self.clock,
                 random=self.random,
                 on_update=self._on_update,
+                config=self._metadata_log_config(),
             )
             # What cannot be used any more is left out; it was valid when it was set.
-            self.config, _ = with_dynamic_configs(self.config, self._metadata.image)
+            self._take_dynamic_configs(self._metadata.image)
         return self._metadata
+
+    def _take_dynamic_configs(self, image: ClusterImage) -> None:
+        self.config, refused = with_dynamic_configs(self.config, image)
+        node_events.configs_refused(refused)
+
+    def _metadata_log_config(self) -> MetadataLogConfig:
+        config = self.config
+        return MetadataLogConfig(
+            segment_bytes=config.metadata_log_segment_bytes,
+            segment_ms=config.metadata_log_segment_ms,
+            max_record_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
+            max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+            max_retention_bytes=config.metadata_max_retention_bytes,
+            max_retention_ms=config.metadata_max_retention_ms,
+        )
 
     def _register(self) -> None:
         now_ms = self.clock.monotonic_ms()
-        self.change(lambda controller: controller.activate(now_ms))
-        listeners = []
-        for each in self.config.advertised_listeners:
-            bound = self.server.endpoints.get(each.name)
-            port = each.port or (bound[1] if bound else 0)
-            host = each.host or "localhost"
-            listeners.append(
-                broker_registration.Listener(
-                    name=each.name,
-                    host=host,
-                    port=port,
-                    security_protocol=_SECURITY_PROTOCOL_PLAINTEXT,
-                )
-            )
+        formatted = read_bootstrap(self._disk, PurePath(self.config.metadata_log_dir))
+        self.change(lambda controller: controller.activate(now_ms, formatted))
         request = broker_registration.BrokerRegistrationRequest(
             broker_id=self.node_id,
             cluster_id=self.cluster_id,
             incarnation_id=Uuid.random(self.random),
-            listeners=listeners,
+            listeners=registered_listeners(self.config, self.server.endpoints),
             features=[
                 broker_registration.Feature(
                     name=name,
@@ -214,7 +246,11 @@ class Node:
         self.change(lambda controller: controller.unfence_broker(self.node_id))
 
     async def stop(self) -> None:
-        """Answer who waits, close connections and write everything down."""
+        """Answer who waits, close connections and write everything down.
+
+        After a failure nothing more is written: as after a crash, the next start recovers.
+        """
+        begun_ms = self.clock.monotonic_ms()
         self._is_ready = False
         for timer in (self._delayed_timer, self._upkeep_timer):
             if timer is not None:
@@ -222,10 +258,31 @@ class Node:
         if self._compaction is not None:
             self._compaction.stop()
         self.delayed.complete_all()
-        await self.server.stop(STOP_GRACE_MS)
+        for coordinator in self._coordinators.values():
+            coordinator.stop()
+        await self.server.stop(STOP_GRACE_MS if self.failure is None else 0)
+        self._connection_events.close()
         await self.threads.stop()
-        self.metadata.close()
-        self.store.close(self.clock.now_ms(), self.broker_epoch)
+        if self.failure is None:
+            self.metadata.close()
+            self.store.close(self.clock.now_ms(), self.broker_epoch)
+        else:
+            release_files(self.metadata.log)
+            self.store.abandon()
+        took_ms = self.clock.monotonic_ms() - begun_ms
+        node_events.stopped(self.node_id, took_ms, clean=self.failure is None)
+
+    def _fail(self, what: str, error: OSError) -> None:
+        """Give up: without its metadata log a node can decide nothing more.
+
+        A second try would prove nothing. After a failed fsync the next one may succeed, and what
+        the first should have written is lost all the same.
+        """
+        self._is_ready = False
+        if self.failure is None:
+            self.failure = error
+            node_events.failed(what, error)
+            self.failed.set()
 
     @property
     def broker_epoch(self) -> int:
@@ -237,7 +294,12 @@ class Node:
     def _handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> None:
         if not self._is_ready:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting or stopping")
-        self._dispatcher.handle(request, connection, reply)
+        self.dispatch(request, connection, reply)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are served: not while it starts, stops or has failed."""
+        return self._is_ready
 
     @property
     def image(self) -> ClusterImage:
@@ -260,15 +322,19 @@ class Node:
         result = plan(self.controller)
         for record in result.records:
             self.controller.replay(record.message)
-        self.metadata.append(result.records, lambda: then(result.reply))
+        try:
+            self.metadata.append(result.records, lambda: then(result.reply))
+        except OSError as error:
+            # The controller has them and the log does not.
+            self._fail("the metadata log cannot be written", error)
+            raise
 
     def create_topic_soon(self, name: str) -> None:
         """Create a topic that somebody asked for, with the defaults; once, however many ask."""
         if name in self._creating:
             return
         self._creating.add(name)
-        topic = create_topics.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-        request = create_topics.CreateTopicsRequest(topics=[topic])
+        request = create_topics.CreateTopicsRequest(topics=[creatable(name, self.config)])
 
         def created(_reply: object) -> None:
             self._creating.discard(name)
@@ -305,9 +371,10 @@ class Node:
 
         def finished(error: BaseException | None) -> None:
             work.done(error, self.clock.now_ms())
+            node_events.directories_offline(self.store.take_offline_directories())
             done(partition, error)
 
-        self.threads.run(work.run, finished)
+        self.threads.run(work.run, self.metrics.timed_flush(finished))
 
     # What the metadata log says.
 
@@ -318,14 +385,21 @@ class Node:
     def _on_update(self, update: MetadataUpdate) -> None:
         if not hasattr(self, "replicas"):
             return  # still loading: all topics are taken on afterwards
+        node_events.topics_changed(update)
+        self.metrics.partition_changes.on_update(update)
         now_ms = self.clock.now_ms()
         delta, image = update.delta, update.image
         for gone in delta.topics_deleted:
             self.replicas.remove_topic(gone.name, gone.topic_id, now_ms)
+            if gone.name in self._coordinators:
+                for number in gone.partitions:
+                    self._coordinators[gone.name].on_resigned(number)
         for topic_id, number in delta.partitions_changed:
             self._take_on(image.topics_by_id[topic_id], [number])
+        for coordinator in self._coordinators.values():
+            coordinator.on_update(update)
         if any(is_for_broker(resource, self.node_id) for resource in delta.configs_changed):
-            self.config, _ = with_dynamic_configs(self.config, image)
+            self._take_dynamic_configs(image)
             for name in image.topics:
                 self.store.update_settings(name, now_ms)
         for resource in delta.configs_changed:
@@ -343,6 +417,8 @@ class Node:
                     partition.leader_epoch,
                     self.clock.now_ms(),
                 )
+                if topic.name in self._coordinators:
+                    self._coordinators[topic.name].on_elected(number, partition.leader_epoch)
 
     # Timers.
 
@@ -361,25 +437,64 @@ class Node:
             self._arm_delayed(deadline_ms)
 
     def _upkeep(self) -> None:
+        if self._upkeep_timer is not None:
+            self._upkeep_timer.cancel()
         now_ms = self.clock.now_ms()
+        self._run_upkeep(now_ms)
+        node_events.directories_offline(self.store.take_offline_directories())
+        wait_ms = self.store.next_deadline_ms() - now_ms
+        snapshot_ms = self.metadata.upkeep.next_deadline_ms()
+        if snapshot_ms is not None:
+            wait_ms = min(wait_ms, snapshot_ms - self.clock.monotonic_ms())
+        wait_ms = min(max(wait_ms, 10), UPKEEP_MS_MAX)
+        loop = asyncio.get_running_loop()
+        self._upkeep_timer = loop.call_later(wait_ms / 1000, self._upkeep)
+
+    def _run_upkeep(self, now_ms: int) -> None:
+        self.metadata.upkeep.tick()
         for work in self.store.tick(now_ms):
 
             def finished(error: BaseException | None, work: Work = work) -> None:
                 work.done(error, self.clock.now_ms())
+                node_events.directories_offline(self.store.take_offline_directories())
 
-            self.threads.run(work.run, finished)
-        wait_ms = min(max(self.store.next_deadline_ms() - now_ms, 10), UPKEEP_MS_MAX)
-        loop = asyncio.get_running_loop()
-        self._upkeep_timer = loop.call_later(wait_ms / 1000, self._upkeep)
+            is_flush = isinstance(work, FlushWork)
+            done = self.metrics.timed_flush(finished) if is_flush else finished
+            self.threads.run(work.run, done)
+
+    async def on_clock_advanced(self) -> None:
+        """Do now what became due because the clock was moved on, and return when it is done.
+
+        A test's clock jumps, and the loop's timers do not know: every timer that is set by the
+        node's clock has its place here.
+        """
+        for timer in (self._delayed_timer, self._upkeep_timer):
+            if timer is not None:
+                timer.cancel()
+        self._tick_delayed()
+        for coordinator in self._coordinators.values():
+            coordinator.tick()
+        if self._compaction is not None:
+            self._compaction.on_clock_advanced()
+        now_ms = self.clock.now_ms()
+        is_due = True
+        while is_due:  # one tick looks at so many logs and hands out so much work, no more
+            self._run_upkeep(now_ms)
+            await self.threads.wait_until_idle()
+            is_due = self.store.next_deadline_ms() <= now_ms
+        if self._is_ready:
+            self._upkeep()
 
     def _flush_on_thread(self, plan: FlushPlan, then: Callable[[], None]) -> None:
         def finished(error: BaseException | None) -> None:
-            # Without its metadata log a node can decide nothing more: whoever runs it ends it.
-            if error is not None:
-                raise error
-            then()
+            try:
+                if error is not None:
+                    raise error
+                then()
+            except OSError as fatal:
+                self._fail("the metadata log cannot be written", fatal)
 
-        self.threads.run(plan.run, finished)
+        self.threads.run(plan.run, self.metrics.timed_flush(finished))
 
 
 def _or_none(epoch: int | None) -> int:

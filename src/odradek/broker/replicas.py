@@ -7,13 +7,15 @@ disk under it well. Handlers just ask for the leader and use what they get.
 Alone, a leader has everybody's copy: what is appended is committed at once.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from odradek.broker.delayed import DelayedOperations
+from odradek.broker.metrics.traffic import TopicTraffic, Traffic
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.storage.log import AppendResult, Isolation, Log, ReadResult
 from odradek.storage.log_store import LogStore
+from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.validation import WritableBuffer
 
 NO_LEADER_EPOCH: Final = -1
@@ -22,12 +24,15 @@ NO_LEADER_EPOCH: Final = -1
 class Replica:
     """A local copy of a partition."""
 
-    __slots__ = ("is_leader", "leader_epoch", "log", "partition", "topic_id")
+    __slots__ = ("is_leader", "leader_epoch", "log", "partition", "topic_id", "traffic")
 
-    def __init__(self, partition: TopicPartition, topic_id: Uuid, log: Log) -> None:
+    def __init__(
+        self, partition: TopicPartition, topic_id: Uuid, log: Log, traffic: TopicTraffic
+    ) -> None:
         self.partition = partition
         self.topic_id = topic_id
         self.log = log
+        self.traffic = traffic
         self.leader_epoch = 0
         self.is_leader = False
 
@@ -39,6 +44,8 @@ class Replicas:
         self._replicas: dict[TopicPartition, Replica] = {}
         self._topics: set[str] = set()
         self._topic_names: dict[Uuid, str] = {}
+        store.moves.on_moved = self._on_log_moved
+        self.traffic = Traffic()
 
     # What the image says.
 
@@ -49,6 +56,7 @@ class Replicas:
     def remove_topic(self, name: str, topic_id: Uuid, now_ms: int) -> None:
         self._topics.discard(name)
         self._topic_names.pop(topic_id, None)
+        self.traffic.remove(name)
         for partition in [p for p in self._replicas if p.topic == name]:
             del self._replicas[partition]
             self.store.delete(partition, now_ms)
@@ -63,10 +71,18 @@ class Replicas:
             log = self.store.get(partition)
             if log is None:
                 log = self.store.create(partition, topic_id, now_ms=now_ms)
-            replica = self._replicas[partition] = Replica(partition, topic_id, log)
+            traffic = self.traffic.of(partition.topic)
+            replica = self._replicas[partition] = Replica(partition, topic_id, log, traffic)
         replica.leader_epoch = leader_epoch
         replica.is_leader = True
         replica.log.update_high_watermark(replica.log.log_end_offset)
+        self.store.moves.resume(partition, now_ms)
+
+    def _on_log_moved(self, partition: TopicPartition, log: Log) -> None:
+        """Go on with the log in another directory, which took the place of the old one."""
+        replica = self._replicas.get(partition)
+        if replica is not None:
+            replica.log = log
 
     # What requests ask.
 
@@ -108,11 +124,47 @@ class Replicas:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, known)
         raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, known)
 
-    def append(self, replica: Replica, records: WritableBuffer, now_ms: int) -> AppendResult:
+    def has_transaction(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int
+    ) -> bool:
+        """Whether a transaction of this producer is open in a partition of ours.
+
+        Raises:
+            ApiError: As ``leader``.
+        """
+        producers = self.leader(partition).log.producer_states.active_producers
+        state = producers.get(producer_id)
+        return (
+            state is not None
+            and state.current_txn_first_offset is not None
+            and state.producer_epoch == producer_epoch
+        )
+
+    def append(
+        self,
+        replica: Replica,
+        records: WritableBuffer,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+    ) -> AppendResult:
         """Append as the leader and wake whoever waits for records here."""
-        log = replica.log
-        with self.store.guard(replica.partition):
-            result = log.append_as_leader(records, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        log, traffic = replica.log, replica.traffic
+        traffic.total_produce_requests += 1
+        try:
+            with self.store.guard(replica.partition):
+                result = log.append_as_leader(
+                    records,
+                    leader_epoch=replica.leader_epoch,
+                    now_ms=now_ms,
+                    origin=origin,
+                    transaction_version=transaction_version,
+                )
+        except ApiError as error:
+            traffic.on_append_refused(error.code, len(records))
+            raise
+        traffic.messages_in += result.last_offset - result.base_offset + 1
+        traffic.bytes_in += len(records)
         log.update_high_watermark(log.log_end_offset)
         self._delayed.notify(replica.partition)
         return result
@@ -121,10 +173,19 @@ class Replicas:
         self, replica: Replica, offset: int, bytes_max: int, isolation: Isolation, *, first: bool
     ) -> ReadResult:
         """Read as the leader; only the ``first`` partition of a fetch may overrun its limit."""
-        with self.store.guard(replica.partition):
-            return replica.log.read(
-                offset, bytes_max=bytes_max, isolation=isolation, at_least_one_batch=first
-            )
+        replica.traffic.total_fetch_requests += 1
+        try:
+            with self.store.guard(replica.partition):
+                return replica.log.read(
+                    offset, bytes_max=bytes_max, isolation=isolation, at_least_one_batch=first
+                )
+        except Exception as error:
+            replica.traffic.on_read_failed(error)
+            raise
+
+    def on_fetched(self, response: Any) -> None:
+        """Count what a FetchResponse takes out."""
+        self.traffic.on_fetched(response, self._topic_names.get)
 
     @property
     def partitions(self) -> list[TopicPartition]:

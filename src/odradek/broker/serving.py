@@ -1,22 +1,33 @@
 """Running a node as a process: its config from file, environment and options; signals; the end."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
+from odradek.broker.event_log import Event
+from odradek.broker.metrics.endpoint import Endpoint
 from odradek.broker.node import Node
 from odradek.core.config import (
     STANDALONE,
-    BrokerConfig,
+    ConfigError,
     LoadedConfig,
     load_broker_config,
     parse_environment,
     parse_overrides,
     parse_server_properties,
 )
+from odradek.core.errors import OdradekError
 from odradek.net.event_loop import new_event_loop
+
+_logger: Final = logging.getLogger("odradek.config")
+
+
+class NodeFailedError(OdradekError):
+    """The node could not go on; it has stopped, and the next start recovers."""
 
 
 def load_config(config_file: Path | None, overrides: Sequence[str]) -> LoadedConfig:
@@ -41,22 +52,63 @@ def default_data_dir() -> Path:
     return Path(base) / "odradek"
 
 
-def run(config: BrokerConfig, on_ready: Callable[[str, int], None]) -> None:
-    """Run a node until SIGTERM or SIGINT; ``on_ready`` hears where it listens."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(config, on_ready))
+def run(
+    node: Node,
+    loaded: LoadedConfig,
+    on_ready: Callable[[str, int], None],
+    endpoint: Endpoint | None = None,
+) -> None:
+    """Run a node until SIGTERM or SIGINT; ``on_ready`` hears where it listens.
+
+    With an ``endpoint`` its metrics are served, too.
+
+    Raises:
+        ConfigError: A listener cannot be had as it is configured.
+        NodeFailedError: The node had to give up.
+        OSError: An address cannot be listened on, or the disk fails at the start.
+    """
+    for warning in loaded.warnings:
+        _logger.warning(Event("doubtful config", doubt=warning))
+    if loaded.ignored:
+        _logger.warning(Event("configs without effect yet", configs=loaded.ignored))
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_serve_with(endpoint, node, on_ready))
+    except ConfigError as error:
+        raise loaded.locate(error) from error
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[str, int], None]) -> None:
+async def _serve_with(
+    endpoint: Endpoint | None, node: Node, on_ready: Callable[[str, int], None]
+) -> None:
+    if endpoint is None:
+        await _serve(node, on_ready)
+        return
+    await endpoint.start()  # before the node, so that it can say that the node is not ready
+    try:
+        await _serve(node, on_ready)
+    finally:
+        await endpoint.stop()
+
+
+async def _serve(node: Node, on_ready: Callable[[str, int], None]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = Node(config)
     await node.start()
     try:
         for host, port in node.server.endpoints.values():
             on_ready(host, port)
-        await stopped.wait()
+        await _wait_for_any(stopped, node.failed)
     finally:
         await node.stop()
+    if node.failure is not None:
+        raise NodeFailedError(f"the node had to give up: {node.failure}") from node.failure
+
+
+async def _wait_for_any(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()

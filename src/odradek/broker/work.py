@@ -29,8 +29,11 @@ class WorkThreads:
 
         future.add_done_callback(finished)
 
-    async def stop(self) -> None:
-        """Wait for what is under way."""
+    async def wait_until_idle(self) -> None:
+        """Wait for what is under way, and for what comes of it."""
         while self._under_way:
             await asyncio.wait(self._under_way)
+
+    async def stop(self) -> None:
+        await self.wait_until_idle()
         self._threads.shutdown()

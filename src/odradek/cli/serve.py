@@ -1,8 +1,16 @@
-"""``odradek serve``: run a node until it is told to stop."""
+"""``odradek serve``: run a node until it is told to stop.
 
+Its stdout has one line for each listener once clients can come, its stderr the log.
+"""
+
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from odradek.broker.event_log import LogFormat
 
 
 @click.command()
@@ -29,18 +37,51 @@ import click
     metavar="NAME=VALUE",
     help="Set a config; may be repeated, and wins over file and environment.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Serve metrics for Prometheus at /metrics, and /healthz, over HTTP; 0 picks a free port.",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address for that. There is no password: mind who can reach it.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["human", "json"]),
+    default="human",
+    show_default=True,
+    help="How the log on stderr is written: for people, or one JSON object a line.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least of what is written to the log.",
+)
 def serve(
-    config_file: Path | None, data_dir: Path | None, port: int | None, overrides: tuple[str, ...]
+    config_file: Path | None,
+    data_dir: Path | None,
+    port: int | None,
+    overrides: tuple[str, ...],
+    metrics_port: int | None,
+    metrics_host: str,
+    log_format: "LogFormat",
+    log_level: str,
 ) -> None:
     """Run a broker. With no options: on 127.0.0.1:9092, data in a folder of this user's.
 
-    Prints `odradek ready on HOST:PORT` when clients can come. SIGTERM and Ctrl-C stop it cleanly.
+    Prints `odradek ready on HOST:PORT` when clients can come, once for each listener. SIGTERM and
+    Ctrl-C stop it cleanly.
 
     Topics that clients ask for are created by default, as in Kafka. In production set
     auto.create.topics.enable=false: a misspelt name would otherwise become a topic.
     """
     # Imported here, so that other commands do not pay for a broker.
-    from odradek.broker.serving import load_config, run
+    from odradek.broker.event_log import logging_to
     from odradek.core.errors import OdradekError
 
     own = []
@@ -48,12 +89,37 @@ def serve(
         own.append(f"log.dirs={data_dir}")
     if port is not None:
         own.append(f"listeners=PLAINTEXT://127.0.0.1:{port}")
-    try:
-        loaded = load_config(config_file, [*own, *overrides])
-        for warning in loaded.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        if loaded.ignored:
-            click.echo(f"warning: without effect yet: {', '.join(loaded.ignored)}", err=True)
-        run(loaded.config, lambda host, number: click.echo(f"odradek ready on {host}:{number}"))
-    except (OdradekError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    with logging_to(sys.stderr, log_format, log_level):
+        try:
+            _run(config_file, [*own, *overrides], metrics_host, metrics_port)
+        except (OdradekError, OSError) as error:
+            if log_format == "json":
+                _log_end(error)
+                sys.exit(1)
+            raise click.ClickException(str(error)) from error
+
+
+def _run(
+    config_file: Path | None, overrides: list[str], metrics_host: str, metrics_port: int | None
+) -> None:
+    from odradek.broker.metrics.endpoint import Endpoint
+    from odradek.broker.node import Node
+    from odradek.broker.serving import load_config, run
+
+    loaded = load_config(config_file, overrides)
+    node = Node(loaded.config)
+    endpoint = None if metrics_port is None else Endpoint(node, metrics_host, metrics_port)
+
+    def on_ready(host: str, port: int) -> None:
+        click.echo(f"odradek ready on {host}:{port}")
+
+    run(node, loaded, on_ready, endpoint)
+
+
+def _log_end(error: Exception) -> None:
+    """Say why the command ends, where whoever reads the log expects JSON."""
+    import logging
+
+    from odradek.broker.event_log import Event
+
+    logging.getLogger("odradek.node").critical(Event("ended", error=error))

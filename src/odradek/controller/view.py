@@ -1,8 +1,7 @@
 """What every plan reads: the image, the settings, and questions that need both."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.controller.settings import ConfigRules, ControllerSettings
 from odradek.core.errors import ApiError, ErrorCode
@@ -24,8 +23,7 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(NamedTuple):
     image: ClusterImage
     settings: ControllerSettings
     rules: ConfigRules

@@ -32,6 +32,9 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> Answe
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
     if context.version >= 3 and not _is_sane(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if context.version >= 3:
+        context.connection.client_software_name = request.client_software_name
+        context.connection.client_software_version = request.client_software_version
     return ApiVersionsResponse(
         api_keys=[_advertised(api) for api in SPOKEN],
         supported_features=_supported(context.version),

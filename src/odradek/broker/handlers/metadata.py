@@ -63,12 +63,15 @@ def _wanted(
     context: RequestContext, request: MetadataRequest, wanted: MetadataRequestTopic
 ) -> MetadataResponseTopic:
     image = context.node.image
+    # Java's client sends an empty name, not null, beside an id.
+    is_by_id = wanted.name is None or wanted.topic_id != ZERO_UUID
     try:
-        if wanted.name is None:
+        if is_by_id:
             topic = image.topics_by_id.get(wanted.topic_id)
             if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, str(wanted.topic_id))
             return _topic(context, topic)
+        assert wanted.name is not None
         check_topic_name(wanted.name)
         topic = image.topics.get(wanted.name)
         if topic is not None:
@@ -81,8 +84,8 @@ def _wanted(
     except ApiError as error:  # one bad topic must not fail its neighbours
         return MetadataResponseTopic(
             error_code=error.code,
-            name=wanted.name if wanted.name is not None or context.version >= 12 else "",
-            topic_id=wanted.topic_id if wanted.name is None else ZERO_UUID,
+            name=(None if context.version >= 12 else "") if is_by_id else wanted.name,
+            topic_id=wanted.topic_id if is_by_id else ZERO_UUID,
         )
 
 

@@ -5,9 +5,14 @@ v9   flexible.  v10  current leader and node endpoints (tagged) with NOT_LEADER_
 
 Versions 0-2 are advertised, because librdkafka stops compressing otherwise, and refused.
 
-Not implemented: transactional ids (versions are accepted, transactional batches are appended, the
-coordinator is not asked), throttling.
+Not implemented: throttling.
+
+The first batch of a transaction in a partition is appended only when the transaction's coordinator
+says that the partition is part of it: from v12 on the broker has it added, before it is verified
+that the producer did so (KIP-890). So a late batch can never begin a transaction that nobody ends.
 """
+
+from typing import Final
 
 from odradek.broker.context import NO_REPLY, PENDING, Answer, RequestContext
 from odradek.core.errors import ApiError, ErrorCode
@@ -20,9 +25,26 @@ from odradek.protocol.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from odradek.records.batch import HEADER_BYTES, parse_header
 
-VERSION_TOPIC_IDS = 13
+VERSION_ABORTABLE: Final = 11
+VERSION_ADDS_PARTITIONS: Final = 12
+VERSION_TOPIC_IDS: Final = 13
 
+# Where a batch says that it is part of a transaction: the low byte of its attributes.
+_ATTRIBUTES: Final = 22
+_TRANSACTIONAL: Final = 0x10
+
+# Old producers would not try again after these; this one they do, and ask for no metadata.
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+Errors = dict[TopicPartition, ErrorCode]
 Unflushed = dict[TopicPartition, PartitionProduceResponse]
 """What may be acknowledged only after a flush (``flush.messages``)."""
 
@@ -30,9 +52,16 @@ Unflushed = dict[TopicPartition, PartitionProduceResponse]
 def handle(context: RequestContext, request: ProduceRequest) -> Answer:
     if request.acks not in (0, 1, -1):
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if request.transactional_id is not None:
+        return _handle_transactional(context, request)
+    return _append_all(context, request, None)
+
+
+def _append_all(context: RequestContext, request: ProduceRequest, errors: Errors | None) -> Answer:
+    """Append to all partitions; ``errors`` are those of the transaction, None if there is none."""
     unflushed: Unflushed = {}
     now_ms = context.node.clock.now_ms()
-    responses = [_topic(context, topic, now_ms, unflushed) for topic in request.topic_data]
+    responses = [_topic(context, topic, now_ms, unflushed, errors) for topic in request.topic_data]
     response = ProduceResponse(responses=responses)
     if request.acks == 0:
         return NO_REPLY
@@ -48,6 +77,84 @@ def handle(context: RequestContext, request: ProduceRequest) -> Answer:
     return response
 
 
+def _handle_transactional(context: RequestContext, request: ProduceRequest) -> Answer:
+    """Ask the coordinator where the transaction is not open yet, then append."""
+    node = context.node
+    producers = _producers(context, request)
+    if len(set(producers.values())) > 1:
+        return _refuse_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    errors = dict.fromkeys(producers, ErrorCode.NONE)
+    asked = []
+    for partition, producer in producers.items():
+        try:
+            if not node.replicas.has_transaction(partition, *producer):
+                asked.append(partition)
+        except ApiError as error:
+            errors[partition] = error.code
+    is_add = context.version >= VERSION_ADDS_PARTITIONS
+    if not asked or not (is_add or node.config.flag("transaction.partition.verification.enable")):
+        return _append_all(context, request, errors)
+    answers: list[Answer] = []
+
+    def decided(told: Errors) -> None:
+        errors.update({each: _told(context, code) for each, code in told.items()})
+        answers.append(_append_all(context, request, errors))
+
+    assert request.transactional_id is not None
+    node.transactions.add_or_verify(
+        request.transactional_id,
+        *producers[asked[0]],
+        asked,
+        decided,
+        is_add=is_add,
+        version=_transaction_version(context),
+    )
+    # The records lie in a buffer that is good until this returns. The coordinator is in this
+    # process and answers at once; when it may be elsewhere, they must be kept until it has.
+    (answer,) = answers
+    return answer
+
+
+def _producers(
+    context: RequestContext, request: ProduceRequest
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return who wrote the transactional batches: producer id and epoch, by partition."""
+    producers = {}
+    for topic in request.topic_data:
+        name = topic.name
+        if context.version >= VERSION_TOPIC_IDS:
+            try:
+                name = context.node.replicas.topic_name(topic.topic_id)
+            except ApiError:
+                continue  # refused when it is its turn
+        for data in topic.partition_data:
+            records = data.records
+            if isinstance(records, memoryview) and _is_transactional(records):
+                header = parse_header(records)
+                producer = (header.producer_id, header.producer_epoch)
+                producers[TopicPartition(name, data.index)] = producer
+    return producers
+
+
+def _is_transactional(records: memoryview) -> bool:
+    return len(records) >= HEADER_BYTES and bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
+
+
+def _transaction_version(context: RequestContext) -> int:
+    return 2 if context.version >= VERSION_ADDS_PARTITIONS else 0
+
+
+def _told(context: RequestContext, code: ErrorCode) -> ErrorCode:
+    """Return a coordinator's code as a producer of this version knows it."""
+    if code in _RETRIED:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and context.version < VERSION_ADDS_PARTITIONS:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.TRANSACTION_ABORTABLE and context.version < VERSION_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
 def _take_back(answer: PartitionProduceResponse) -> None:
     """Acknowledge nothing that may not be on disk: a failed fsync is not tried again."""
     answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -59,6 +166,7 @@ def _topic(
     topic: TopicProduceData,
     now_ms: int,
     unflushed: Unflushed,
+    errors: Errors | None,
 ) -> TopicProduceResponse:
     name = topic.name
     problem: ApiError | None = None
@@ -72,7 +180,7 @@ def _topic(
         try:
             if problem is not None:
                 raise problem
-            done.append(_partition(context, name, partition, now_ms, unflushed))
+            done.append(_partition(context, name, partition, now_ms, unflushed, errors))
         except ApiError as error:  # one bad partition must not fail its neighbours
             done.append(_refused(partition, error))
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=done)
@@ -84,13 +192,22 @@ def _partition(
     data: PartitionProduceData,
     now_ms: int,
     unflushed: Unflushed,
+    errors: Errors | None,
 ) -> PartitionProduceResponse:
     partition = TopicPartition(topic, data.index)
     replicas = context.node.replicas
     replica = replicas.leader(partition)
     if not isinstance(data.records, memoryview):
         raise ApiError(ErrorCode.INVALID_RECORD, "no records")
-    result = replicas.append(replica, data.records, now_ms)
+    version = 0
+    if _is_transactional(data.records):
+        if errors is None:
+            problem = "a transactional batch needs a transactional id"
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, problem)
+        if errors[partition]:
+            raise ApiError(errors[partition], "the partition is not part of the transaction")
+        version = _transaction_version(context)
+    result = replicas.append(replica, data.records, now_ms, transaction_version=version)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=result.base_offset,
