@@ -1,0 +1,330 @@
+"""What producer, consumer and admin share of a cluster: connections, metadata, coordinators.
+
+One connection per broker, opened when first needed and again after it broke, no sooner than its
+back-off allows; who waits for the same thing waits together. Metadata is refreshed when somebody
+needs what is not known, when a broker says that it is stale, and by age.
+
+Nothing is retried without a deadline of the caller's.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from random import Random
+from typing import Final, TypeVar
+
+from odradek.client.backoff import Backoff
+from odradek.client.connection import Connection, Request
+from odradek.client.errors import (
+    BrokerError,
+    ClosedError,
+    ConnectionLostError,
+    KafkaError,
+    KafkaTimeoutError,
+    check,
+)
+from odradek.client.metadata import (
+    NO_LEADER,
+    BrokerAddress,
+    ClusterMetadata,
+    PartitionMetadata,
+)
+from odradek.client.settings import Settings
+from odradek.core.errors import ErrorCode
+from odradek.core.ids import TopicPartition
+from odradek.protocol.generated.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from odradek.protocol.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from odradek.protocol.message import Message
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+_BATCHED_FIND: Final = 4
+
+R = TypeVar("R", bound=Message)
+T = TypeVar("T")
+
+
+class Cluster:
+    def __init__(
+        self, settings: Settings, *, tls: ssl.SSLContext | None = None, random: Random | None = None
+    ) -> None:
+        self.settings = settings
+        self.metadata = ClusterMetadata()
+        self.random = random or Random()  # noqa: S311  # jitter
+        self._tls = tls
+        self._seeds = settings.addresses("bootstrap.servers")
+        self._connections: dict[BrokerAddress, Connection] = {}
+        self._opening: dict[BrokerAddress, asyncio.Task[Connection]] = {}
+        self._backoffs: dict[BrokerAddress, Backoff] = {}
+        self._not_before: dict[BrokerAddress, float] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        self._wanted: set[str] = set()
+        self._wants_all = False
+        self._is_closed = False
+        self.on_metadata: Callable[[], None] = lambda: None
+        """Called after each refresh."""
+
+    # Life.
+
+    async def start(self) -> None:
+        """Connect to one of the bootstrap servers and learn of the others.
+
+        Raises:
+            KafkaTimeoutError: None of them answered in time.
+        """
+        await self.retry(self.refresh, self.settings.integer("default.api.timeout.ms"))
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for task in [*self._opening.values(), *([self._refreshing] if self._refreshing else [])]:
+            task.cancel()
+        for connection in self._connections.values():
+            connection.close()
+
+    # Asking.
+
+    async def ask(
+        self,
+        node_id: int,
+        request: Request,
+        response: type[R],
+        *,
+        timeout_ms: float | None = None,
+        version_max: int | None = None,
+    ) -> R:
+        """Ask one broker, once.
+
+        Raises:
+            KafkaError: It cannot be reached, does not answer, or does not know the API.
+        """
+        connection = await self.connection(node_id)
+        if timeout_ms is None:
+            timeout_ms = self.settings.integer("request.timeout.ms")
+        return await connection.ask(
+            request, response, timeout_ms=timeout_ms, version_max=version_max
+        )
+
+    async def ask_any(
+        self, request: Request, response: type[R], *, timeout_ms: float | None = None
+    ) -> R:
+        """Ask whichever broker has the least to do."""
+        return await self.ask(self.any_node(), request, response, timeout_ms=timeout_ms)
+
+    async def ask_controller(
+        self, request: Request, response: type[R], *, timeout_ms: float | None = None
+    ) -> R:
+        """Ask the controller, or the broker that passes it on."""
+        node_id = self.metadata.controller_id
+        if node_id not in self.metadata.brokers:
+            await self.refresh()
+            node_id = self.metadata.controller_id
+        if node_id not in self.metadata.brokers:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+        return await self.ask(node_id, request, response, timeout_ms=timeout_ms)
+
+    def any_node(self) -> int:
+        """Return a broker: connected and idle ones first, else one by chance."""
+        brokers = list(self.metadata.brokers.values())
+        if not brokers:
+            raise ConnectionLostError("no broker is known")
+        connected = [each for each in brokers if self._is_connected(each)]
+        if connected:
+            return min(connected, key=lambda each: self._connections[each].in_flight).node_id
+        return self.random.choice(brokers).node_id
+
+    async def retry(
+        self, attempt: Callable[[], Awaitable[T]], timeout_ms: float, *, about: str = ""
+    ) -> T:
+        """Try until it works, an error is not retriable, or the time is over.
+
+        Raises:
+            KafkaTimeoutError: The time is over; caused by the last error.
+            KafkaError: As the attempt raised it.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        backoff = self.backoff()
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                if not error.retriable or self._is_closed:
+                    raise
+                wait = backoff.next_ms() / 1000
+                if loop.time() + wait >= deadline:
+                    problem = f"{about or 'gave up'} after {timeout_ms:.0f} ms: {error}"
+                    raise KafkaTimeoutError(problem) from error
+                await asyncio.sleep(wait)
+
+    def backoff(self) -> Backoff:
+        return Backoff(
+            self.settings.integer("retry.backoff.ms"),
+            self.settings.integer("retry.backoff.max.ms"),
+            self.random,
+        )
+
+    # Connections.
+
+    async def connection(self, node_id: int) -> Connection:
+        """Return the connection to a broker, opened if need be.
+
+        Raises:
+            ConnectionLostError: It cannot be reached, or was tried only just now.
+        """
+        address = self.metadata.brokers.get(node_id)
+        if address is None:
+            raise ConnectionLostError(f"broker {node_id} is not known (any more)")
+        return await self._connect(address)
+
+    async def _connect(self, address: BrokerAddress) -> Connection:
+        if self._is_closed:
+            raise ClosedError("the client is closed")
+        if self._is_connected(address):
+            return self._connections[address]
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = asyncio.create_task(self._open(address))
+            self._opening[address] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(address, None))
+        return await asyncio.shield(opening)
+
+    async def _open(self, address: BrokerAddress) -> Connection:
+        loop = asyncio.get_running_loop()
+        wait = self._not_before.get(address, 0) - loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        backoff = self._backoffs.get(address)
+        if backoff is None:
+            backoff = self._backoffs[address] = Backoff(
+                self.settings.integer("reconnect.backoff.ms"),
+                self.settings.integer("reconnect.backoff.max.ms"),
+                self.random,
+            )
+        try:
+            connection = await Connection.open(
+                address.host,
+                address.port,
+                client_id=self.settings.text("client.id"),
+                tls=self._tls,
+                timeout_ms=self.settings.integer("socket.connection.setup.timeout.ms"),
+            )
+        except KafkaError:
+            self._not_before[address] = loop.time() + backoff.next_ms() / 1000
+            raise
+        backoff.reset()
+        self._connections[address] = connection
+        return connection
+
+    def _is_connected(self, address: BrokerAddress) -> bool:
+        connection = self._connections.get(address)
+        return connection is not None and connection.is_open
+
+    # Metadata.
+
+    def want(self, topics: Iterable[str]) -> None:
+        """Have these topics in every refresh from now on."""
+        self._wanted.update(topics)
+
+    def want_all(self) -> None:
+        """Have all topics in every refresh from now on; for patterns."""
+        self._wants_all = True
+
+    async def refresh(self, topics: Collection[str] | None = None) -> None:
+        """Ask for metadata: of all wanted topics, and of ``topics``; with others who ask for it.
+
+        Raises:
+            KafkaError: No broker answered.
+        """
+        if topics:
+            self.want(topics)
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+        await asyncio.shield(self._refreshing)
+
+    async def _refresh(self) -> None:
+        asked = None if self._wants_all else [MetadataRequestTopic(name=n) for n in self._wanted]
+        request = MetadataRequest(
+            topics=asked,
+            allow_auto_topic_creation=self.settings.flag("allow.auto.create.topics"),
+        )
+        failure: KafkaError = ConnectionLostError("there is no bootstrap server")
+        for address in self._candidates():
+            try:
+                connection = await self._connect(address)
+                response = await connection.ask(
+                    request,
+                    MetadataResponse,
+                    timeout_ms=self.settings.integer("request.timeout.ms"),
+                )
+                check(response.error_code, about="Metadata")
+                self.metadata.update(response, is_complete=self._wants_all)
+                self.on_metadata()
+                return
+            except KafkaError as error:
+                failure = error
+        raise failure
+
+    def _candidates(self) -> list[BrokerAddress]:
+        """Return whom to ask: connected brokers, other brokers, and where all began."""
+        brokers = list(self.metadata.brokers.values())
+        self.random.shuffle(brokers)
+        brokers.sort(key=lambda each: not self._is_connected(each))
+        seeds = [BrokerAddress(-1 - n, host, port) for n, (host, port) in enumerate(self._seeds)]
+        return [*brokers, *seeds]
+
+    async def leader(self, partition: TopicPartition) -> PartitionMetadata:
+        """Return what is known of a partition that has a leader, after a refresh if need be.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION or LEADER_NOT_AVAILABLE, both retriable.
+        """
+        known = self.metadata.find(partition)
+        if known is None or known.leader == NO_LEADER:
+            await self.refresh([partition.topic])
+            known = self.metadata.find(partition)
+        if known is None:
+            code = self.metadata.topic_errors.get(
+                partition.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            raise BrokerError(code, about=str(partition))
+        if known.leader == NO_LEADER:
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, about=str(partition))
+        return known
+
+    # Coordinators.
+
+    async def coordinator(self, key: str, key_type: int = GROUP) -> int:
+        """Return the broker that looks after a group or a transactional id.
+
+        Raises:
+            KafkaError: None is known now; mostly retriable.
+        """
+        known = self._coordinators.get((key_type, key))
+        if known is not None and known in self.metadata.brokers:
+            return known
+
+        def request(version: int) -> FindCoordinatorRequest:
+            if version < _BATCHED_FIND:
+                return FindCoordinatorRequest(key=key, key_type=key_type)
+            return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+
+        response = await self.ask_any(request, FindCoordinatorResponse)
+        found = response.coordinators[0] if response.coordinators else response
+        check(found.error_code, found.error_message, about=f"coordinator of {key}")
+        if found.node_id not in self.metadata.brokers:
+            address = BrokerAddress(found.node_id, found.host, found.port)
+            self.metadata.brokers[found.node_id] = address
+        self._coordinators[key_type, key] = found.node_id
+        return found.node_id
+
+    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
+        """Look for it anew next time: it said that it is not, or went away."""
+        self._coordinators.pop((key_type, key), None)

@@ -1,0 +1,259 @@
+"""One connection to one broker: requests out, responses back in the order they were asked.
+
+Versions are agreed on when it opens: each request goes out in the newest version that both ends
+know, or the newest up to ``version_max`` where the caller cannot do more. A response's bytes are
+its own: record batches in it stay good for as long as they are referred to.
+
+A connection that breaks fails all that wait for it; it is not opened again, its owner makes a new
+one. Nothing here retries.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from odradek.client.errors import (
+    ConnectionLostError,
+    KafkaTimeoutError,
+    UnsupportedError,
+    check,
+)
+from odradek.core.errors import CorruptionError, ErrorCode
+from odradek.protocol.apis import Api, api_for_key
+from odradek.protocol.framing import FrameReader, frame_request, open_response
+from odradek.protocol.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.message import Message
+
+FRAME_BYTES_MAX: Final = (1 << 31) - 1
+SOFTWARE_NAME: Final = "odradek"
+SOFTWARE_VERSION: Final = "0.1.0"
+_API_VERSIONS_FALLBACK: Final = 0
+
+R = TypeVar("R", bound=Message)
+Request = Message | Callable[[int], Message]
+
+
+class _InFlight(NamedTuple):
+    correlation_id: int
+    api: Api
+    version: int
+    answered: "asyncio.Future[Message]"
+
+
+class Versions:
+    """What a broker speaks."""
+
+    def __init__(self, response: ApiVersionsResponse) -> None:
+        self._ranges = {
+            each.api_key: (each.min_version, each.max_version) for each in response.api_keys
+        }
+        self.features: Mapping[str, int] = {
+            each.name: each.max_version_level for each in response.finalized_features
+        }
+
+    def newest(self, api: Api, version_max: int | None = None) -> int:
+        """Return the version to speak.
+
+        Raises:
+            UnsupportedError: There is none that both know.
+        """
+        theirs = self._ranges.get(api.key)
+        ours = api.version_stable_max if version_max is None else version_max
+        if theirs is None:
+            raise UnsupportedError(f"the broker does not know {api.name}")
+        version = min(ours, theirs[1])
+        if version < max(api.version_known_min, theirs[0]):
+            known = f"{theirs[0]}-{theirs[1]}"
+            raise UnsupportedError(
+                f"{api.name} {ours} is not among what the broker knows ({known})"
+            )
+        return version
+
+    def knows(self, api_key: int, version: int = 0) -> bool:
+        theirs = self._ranges.get(api_key)
+        return theirs is not None and version <= theirs[1]
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._reader = FrameReader(FRAME_BYTES_MAX)
+        self._in_flight: deque[_InFlight] = deque()
+        self._correlation_id = 0
+        self._transport: asyncio.Transport | None = None
+        self._failure: Exception | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.versions = Versions(ApiVersionsResponse())
+        self.closed = asyncio.get_running_loop().create_future()
+        """Done when the connection is gone, for whatever reason."""
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        tls: ssl.SSLContext | None = None,
+        timeout_ms: int = 10_000,
+    ) -> "Connection":
+        """Connect and agree on versions.
+
+        Raises:
+            ConnectionLostError: Nobody answers there, or not as a broker does.
+        """
+        loop = asyncio.get_running_loop()
+        server_hostname = host if tls is not None else None
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, connection = await loop.create_connection(
+                    lambda: cls(client_id), host, port, ssl=tls, server_hostname=server_hostname
+                )
+                try:
+                    await connection._agree()
+                except BaseException:
+                    connection.close()
+                    raise
+        except (OSError, TimeoutError) as error:
+            raise ConnectionLostError(f"{host}:{port}: {str(error) or 'no answer'}") from error
+        return connection
+
+    async def _agree(self) -> None:
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+        )
+        api = api_for_key(request.ID)
+        answer = await self._send(request, api, api.version_stable_max)
+        assert isinstance(answer, ApiVersionsResponse)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = await self._send(ApiVersionsRequest(), api, _API_VERSIONS_FALLBACK)
+            assert isinstance(answer, ApiVersionsResponse)
+        check(answer.error_code, about="ApiVersions")
+        self.versions = Versions(answer)
+
+    @property
+    def is_open(self) -> bool:
+        return self._failure is None and self._transport is not None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    async def ask(
+        self,
+        request: Request,
+        response: type[R],
+        *,
+        timeout_ms: float = 30_000,
+        version_max: int | None = None,
+    ) -> R:
+        """Send a request and return its response.
+
+        A request that differs from version to version is given as a function of the version.
+
+        Raises:
+            ConnectionLostError: The connection broke before the answer came.
+            KafkaTimeoutError: No answer came in time; the connection is given up.
+            UnsupportedError: The broker does not know the API.
+        """
+        api = api_for_key(response.ID)
+        version = self.versions.newest(api, version_max)
+        if not isinstance(request, Message):
+            request = request(version)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                answer = await self._send(request, api, version)
+        except TimeoutError as error:
+            # Answers come in order: those behind this one would wait as well.
+            self._fail(KafkaTimeoutError(f"{api.name}: no answer in {timeout_ms:.0f} ms"))
+            raise KafkaTimeoutError(f"{api.name}: no answer in {timeout_ms:.0f} ms") from error
+        assert isinstance(answer, response)
+        return answer
+
+    async def tell(self, request: Message, *, version_max: int | None = None) -> None:
+        """Send a request that is not answered (Produce with acks=0)."""
+        api = api_for_key(request.ID)
+        self._write(request, api, self.versions.newest(api, version_max))
+        await self._writable.wait()
+
+    async def _send(self, request: Message, api: Api, version: int) -> Message:
+        await self._writable.wait()
+        correlation_id = self._write(request, api, version)
+        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._in_flight.append(_InFlight(correlation_id, api, version, answered))
+        return await answered
+
+    def _write(self, request: Message, api: Api, version: int) -> int:
+        if self._failure is not None or self._transport is None:
+            raise self._failure or ConnectionLostError("not connected")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = frame_request(request, api, version, self._correlation_id, self._client_id)
+        self._transport.writelines(frame)
+        return self._correlation_id
+
+    def close(self) -> None:
+        self._fail(ConnectionLostError("the connection was closed"))
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._reader.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reader.wrote(nbytes)
+        try:
+            while (frame := self._reader.next_frame()) is not None:
+                self._on_frame(frame)
+        except CorruptionError as error:
+            self._fail(ConnectionLostError(f"the broker's answer makes no sense: {error}"))
+
+    def _on_frame(self, frame: memoryview) -> None:
+        if not self._in_flight:
+            raise CorruptionError("an answer that nobody waits for")
+        asked = self._in_flight.popleft()
+        # The reader's buffer is used again; records shall stay where they are.
+        own = memoryview(bytearray(frame))
+        correlation_id, body = open_response(own, asked.api, asked.version)
+        if correlation_id != asked.correlation_id:
+            raise CorruptionError(f"an answer to {correlation_id}, not to {asked.correlation_id}")
+        version = asked.version
+        if asked.api.name == "ApiVersions" and _is_refusal(body):
+            version = _API_VERSIONS_FALLBACK
+        answer = asked.api.response().decode(body, version)
+        if not asked.answered.done():
+            asked.answered.set_result(answer)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(ConnectionLostError(f"the connection broke: {exc or 'closed by the broker'}"))
+
+    def _fail(self, failure: Exception) -> None:
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self._writable.set()
+        if self._transport is not None:
+            self._transport.abort()
+        waiting, self._in_flight = self._in_flight, deque()
+        for each in waiting:
+            if not each.answered.done():
+                each.answered.set_exception(failure)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+def _is_refusal(body: memoryview) -> bool:
+    """Whether an ApiVersions response says UNSUPPORTED_VERSION: it then has version 0 (KIP-511)."""
+    return int.from_bytes(body[:2], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
