@@ -15,6 +15,7 @@ A quorum of more than one voter is refused so far.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 from random import Random
 from typing import Final
@@ -126,6 +127,17 @@ class MetadataLog:
     def flush_with(self, flush: Flush) -> None:
         """Let somebody else wait for the disk from now on."""
         self._flush = flush
+
+    @contextmanager
+    def flushed_together(self) -> Iterator[None]:
+        """Let all that is appended inside wait for one flush, which begins at the end."""
+        assert not self._is_flushing
+        self._is_flushing = True
+        try:
+            yield
+        finally:
+            self._is_flushing = False
+        self._flush_soon()
 
     def append(self, records: Sequence[VersionedRecord], then: Callable[[], None]) -> None:
         """Append records as one batch; ``then`` is called when the image has them.

@@ -115,7 +115,8 @@ class Node:
         await self.server.start()
         try:
             self._open_storage()
-            self._register()
+            with self.metadata.flushed_together():
+                self._register()
         except BaseException:
             await self.server.stop(0)
             raise
@@ -167,8 +168,9 @@ class Node:
         # After the metadata log, which may be opened only now: a topic whose creation a crash cut
         # short is taken on below, when there is an image.
         self.replicas = Replicas(self.store, self.delayed)
-        for topic in self.image.topics.values():
-            self._take_on(topic, topic.partitions)
+        with self.store.creating():
+            for topic in self.image.topics.values():
+                self._take_on(topic, topic.partitions)
 
     def _read_cluster_id(self) -> str | None:
         for path in self._directories:
@@ -394,8 +396,9 @@ class Node:
             if gone.name in self._coordinators:
                 for number in gone.partitions:
                     self._coordinators[gone.name].on_resigned(number)
-        for topic_id, number in delta.partitions_changed:
-            self._take_on(image.topics_by_id[topic_id], [number])
+        with self.store.creating():
+            for topic_id, number in delta.partitions_changed:
+                self._take_on(image.topics_by_id[topic_id], [number])
         for coordinator in self._coordinators.values():
             coordinator.on_update(update)
         if any(is_for_broker(resource, self.node_id) for resource in delta.configs_changed):

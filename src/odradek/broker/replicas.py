@@ -97,6 +97,10 @@ class Replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, str(topic_id))
         return name
 
+    def find(self, partition: TopicPartition) -> Replica | None:
+        """Return the replica of a partition if this node has one."""
+        return self._replicas.get(partition)
+
     def leader(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> Replica:

@@ -1,5 +1,7 @@
 """``String.hashCode`` of Java: which partition keeps a group's or a transaction's state."""
 
+from collections.abc import Iterable
+from struct import iter_unpack
 from typing import Final
 
 _INT32_BITS: Final = 0xFFFFFFFF
@@ -9,11 +11,15 @@ _INT32_MAX: Final = 0x7FFFFFFF
 def java_string_hash(text: str) -> int:
     """Return the hash as Java's signed 32-bit number, over UTF-16 code units."""
     code = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        unit = units[position] << 8 | units[position + 1]
+    for unit in _code_units(text):
         code = (code * 31 + unit) & _INT32_BITS
     return code - (_INT32_BITS + 1) if code > _INT32_MAX else code
+
+
+def _code_units(text: str) -> Iterable[int]:
+    if text.isascii():  # as every request of a group or a transaction has, in practice
+        return text.encode()
+    return (unit for (unit,) in iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")))
 
 
 def partition_of(key: str, partitions: int) -> int:

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final
 
 from odradek.net.distinguished_name import subject_of
@@ -118,6 +117,8 @@ def _as_file(pem: Pem) -> Iterator[Path]:
     if isinstance(pem, Path):
         yield pem
         return
+    from tempfile import NamedTemporaryFile  # with shutil and what it needs: not for every start
+
     with NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(_in_lines(pem))
         file.flush()

@@ -4,6 +4,7 @@ Importing this imports no message: a module of codecs loads when the first reque
 comes (:meth:`Api.request`, :func:`message_class`).
 """
 
+from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple
 
@@ -73,6 +74,7 @@ def api_named(name: str) -> Api:
     return _BY_NAME[name]
 
 
+@cache
 def message_class(name: str) -> type[Message]:
     """Return the class of a message, for example ``ProduceRequest`` or ``GroupMetadataValue``."""
     module = import_module(f"odradek.protocol.generated.{MESSAGES[name]}")

@@ -79,4 +79,4 @@ class CheckpointWrite(NamedTuple):
 
 def disk_for_thread(disk: Disk) -> Disk:
     """Return the same disk for use in another thread: an OsDisk counts descriptors in one only."""
-    return OsDisk() if isinstance(disk, OsDisk) else disk
+    return OsDisk(syncs=disk.syncs) if isinstance(disk, OsDisk) else disk

@@ -132,10 +132,14 @@ class OsDisk:
     Past ``descriptors_max`` the file or mapping that was not used since the last look round is
     closed (the clock algorithm: exact order of use is not worth a list on the hot path). It opens
     itself again when it is used.
+
+    Without ``syncs`` nothing waits for stable storage: what was written outlives the process, which
+    may be killed, but not the machine. That is enough for data that goes with the process.
     """
 
-    def __init__(self, descriptors_max: int = DESCRIPTORS_MAX) -> None:
+    def __init__(self, descriptors_max: int = DESCRIPTORS_MAX, *, syncs: bool = True) -> None:
         self.descriptors_max = descriptors_max
+        self.syncs = syncs
         self._open: list[OsFile | OsMapping] = []
         self._hand = 0
 
@@ -190,16 +194,20 @@ class OsDisk:
         # A descriptor of its own: those of OsFile come and go on the event loop's thread.
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            self.sync_descriptor(descriptor)
         finally:
             os.close(descriptor)
 
     def sync_folder(self, folder: PurePath) -> None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(descriptor)
+            self.sync_descriptor(descriptor)
         finally:
             os.close(descriptor)
+
+    def sync_descriptor(self, descriptor: int) -> None:
+        if self.syncs:
+            os.fsync(descriptor)
 
     def lock(self, path: PurePath) -> "OsLock":
         return OsLock(path)
@@ -320,7 +328,7 @@ class OsFile:
                 data = os.pread(source, min(size - position, 1 << 20), position)
                 self._write_rest(target, position, [data], 0)
                 position += len(data)
-            os.fsync(target)
+            self._disk.sync_descriptor(target)
             os.replace(copy, self.path)
         finally:
             os.close(target)
@@ -328,7 +336,8 @@ class OsFile:
 
     def sync(self) -> None:
         self.used = True
-        os.fsync(self._descriptor if self._descriptor >= 0 else self._open())
+        descriptor = self._descriptor if self._descriptor >= 0 else self._open()
+        self._disk.sync_descriptor(descriptor)
 
     def map(self, *, writable: bool) -> "OsMapping":
         return OsMapping(self._disk, self.path, self.size, writable=writable)
@@ -378,7 +387,7 @@ class OsMapping:
         return self._map
 
     def sync(self) -> None:
-        if self._writable and self.size:
+        if self._writable and self.size and self._disk.syncs:
             buffer = self.buffer
             assert isinstance(buffer, mmap.mmap)
             buffer.flush()

@@ -140,6 +140,29 @@ def read_partition_metadata(disk: Disk, folder: PurePath) -> Uuid | None:
 
 
 def write_partition_metadata(disk: Disk, folder: PurePath, topic_id: Uuid) -> None:
+    write_atomically(disk, folder / PARTITION_METADATA, _partition_metadata(topic_id))
+
+
+def draft_partition_metadata(disk: Disk, folder: PurePath, topic_id: Uuid) -> PurePath:
+    """Write it under another name and do not wait for the disk; return that name.
+
+    Once the draft is synced, ``publish_partition_metadata`` gives it its own.
+    """
+    draft = folder / f"{PARTITION_METADATA}.tmp"
+    disk.remove(draft)
+    file = disk.open(draft, create=True)
+    try:
+        file.write(0, [_partition_metadata(topic_id)])
+    finally:
+        file.close()
+    return draft
+
+
+def publish_partition_metadata(disk: Disk, draft: PurePath) -> None:
+    """Give a draft its name; durable when the folder is synced."""
+    disk.rename(draft, draft.with_name(PARTITION_METADATA))
+
+
+def _partition_metadata(topic_id: Uuid) -> bytes:
     assert topic_id != ZERO_UUID
-    content = f"version: 0\ntopic_id: {topic_id}"
-    write_atomically(disk, folder / PARTITION_METADATA, content.encode())
+    return f"version: 0\ntopic_id: {topic_id}".encode()

@@ -23,9 +23,9 @@ deletion and moves between directories, which change folders:
   name before the current one loses it: a crash in between leaves two logs, and both are whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from random import Random
 from typing import Final
@@ -34,6 +34,7 @@ from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.storage.disk import Disk, OsDisk
 from odradek.storage.log import FlushPlan, Log
+from odradek.storage.log_creation import LogCreation
 from odradek.storage.log_dir_description import DirectoryDescription, VolumeSpace, describe
 from odradek.storage.log_dir_files import write_partition_metadata
 from odradek.storage.log_directory import IoGuard, LogDirectory, StoredLog, open_directories
@@ -78,6 +79,7 @@ class LogStore:
         self._future: dict[TopicPartition, StoredLog] = {}
         self._told_offline: list[LogDirectory] = []
         self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self._creation: LogCreation | None = None
         self.moves = LogMoves(self, self._current, self._future)
 
     @classmethod
@@ -218,6 +220,21 @@ class LogStore:
 
     # Making.
 
+    @contextmanager
+    def creating(self) -> Iterator[None]:
+        """Make several logs; they are durable when the block is left, and wait for that together.
+
+        Do not wait for anything inside, and delete nothing. A directory that fails at the end is offline then,
+        and its new logs with it; one that fails at once is avoided by ``create``, as always.
+        """
+        assert self._creation is None, "within another"
+        self._creation = creation = LogCreation(self._disk)
+        try:
+            yield
+        finally:
+            self._creation = None
+            creation.finish()
+
     def create(
         self,
         partition: TopicPartition,
@@ -276,7 +293,9 @@ class LogStore:
             stray = new_folder_name(partition, FolderKind.STRAY, self._random)
             self._disk.rename(folder, folder.with_name(stray))
         self._disk.make_folder(folder)
-        if topic_id is not None:
+        if topic_id is not None and self._creation is not None:
+            self._creation.add(directory, folder, topic_id)
+        elif topic_id is not None:
             write_partition_metadata(self._disk, folder, topic_id)
         log = create_log(
             partition,
@@ -288,7 +307,8 @@ class LogStore:
             log_start_offset=log_start_offset,
         )
         # Without this, files that are synced later could vanish together with their folder.
-        directory.sync_names()
+        if topic_id is None or self._creation is None:
+            directory.sync_names()
         log.last_flush_ms = now_ms
         return log
 

@@ -31,6 +31,7 @@ from odradek.protocol.generated.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from odradek.storage.disk import OsDisk
 from odradek.testing.clock import TestClock
 
 # Imported where they are first used: a broker has to be there in no time.
@@ -52,6 +53,9 @@ _TEST_DEFAULTS: Final = {
     # A group of one need not wait for others who might join.
     "group.initial.rebalance.delay.ms": "0",
     "num.recovery.threads.per.data.dir": "1",
+    # A tenth of a second for the first group and for the first transaction otherwise.
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
     # Compaction runs in a process, and a process would import the user's program anew.
     "log.cleaner.enable": "false",
 }
@@ -326,7 +330,8 @@ class Broker:
 
     def _make_disk(self) -> "Disk | None":
         if self._memory_bytes_max is None:
-            return None
+            # What goes with the process need not outlive a power loss.
+            return None if self._temporary is None else OsDisk(syncs=False)
         from odradek.testing.memory_disk import MemoryDisk
 
         return MemoryDisk(self.clock, self._memory_bytes_max)

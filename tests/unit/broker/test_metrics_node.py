@@ -9,6 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from odradek.broker.metrics.exposition import text_of
 from odradek.broker.metrics.family import Family, Kind, Sample
 from odradek.core.errors import ErrorCode
 from odradek.protocol.generated import delete_topics
@@ -17,6 +18,20 @@ from odradek.protocol.generated.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+)
+from odradek.protocol.generated.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from odradek.protocol.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from odradek.protocol.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from odradek.protocol.generated.produce import (
     PartitionProduceData,
@@ -223,6 +238,7 @@ def test_the_document_lists_every_name_and_no_other(
     broker: Broker, connection: BrokerConnection
 ) -> None:
     produce(connection, "nowhere", batch(1))
+    commit(broker, connection)
     documented = set(re.findall(r"^\| `(\w+)` \|", DOCUMENT.read_text(), re.MULTILINE))
     found = scrape(broker)
     shown = set()
@@ -232,30 +248,48 @@ def test_the_document_lists_every_name_and_no_other(
     assert shown == documented
 
 
-def test_parts_of_the_node_can_add_their_own(broker: Broker) -> None:
-    def lag() -> Iterator[Family]:
-        labels = {"consumergroup": 'a "group"\n', "topic": "orders", "partition": "0"}
-        yield Family("kafka_consumergroup_lag", "How far behind.", Kind.GAUGE, [Sample(labels, 7)])
-
-    broker.node.metrics.add_collector(lag)
-    name = "kafka_consumergroup_lag"
-    labels = {"consumergroup": 'a "group"\n', "topic": "orders", "partition": "0"}
-    assert scrape(broker).value(name, **labels) == 7
-    broker.node.metrics.remove_collector(lag)
-    assert name not in scrape(broker)
-
-
-def test_a_large_family_comes_in_chunks_under_one_heading(broker: Broker) -> None:
-    def many() -> Iterator[Family]:
-        samples = [Sample({"n": str(n)}, n) for n in range(1234)]
-        yield Family("many", "Many.", Kind.COUNTER, samples)
-
-    broker.node.metrics.add_collector(many)
-    chunks = [chunk for chunk in broker.node.metrics.chunks() if b"many_total" in chunk]
+def test_a_large_family_comes_in_chunks_under_one_heading() -> None:
+    samples = [Sample({"n": str(n)}, n) for n in range(1234)]
+    chunks = list(text_of(Family("many", "Many.", Kind.COUNTER, samples)))
     assert len(chunks) == 3
-    assert b"".join(chunks).count(b"# TYPE many_total counter\n") == 1
+    text = b"".join(chunks)
+    assert text.count(b"# TYPE many_total counter\n") == 1
+    assert [int(float(n)) for n in re.findall(rb"^many_total{.*} (.*)$", text, re.MULTILINE)] == [
+        *range(1234)
+    ]
+
+
+def test_groups_show_how_far_they_are_behind(broker: Broker, connection: BrokerConnection) -> None:
+    for _ in range(2):
+        produce(connection, "orders", batch(5))
+    commit(broker, connection, offset=3)
     found = scrape(broker)
-    assert [found.value("many_total", n=str(n)) for n in range(1234)] == list(range(1234))
+    labels = {"consumergroup": 'a "group"', "topic": "orders"}
+    assert found.value("kafka_consumergroup_current_offset", **labels, partition="0") == 3
+    assert found.value("kafka_consumergroup_lag", **labels, partition="0") == 7
+    assert found.value("kafka_consumergroup_lag_sum", **labels) == 7
+    assert found.value("kafka_consumergroup_members", consumergroup='a "group"') == 0
+    name = "kafka_server_group_coordinator_metrics_group_count"
+    assert found.value(name, protocol="classic") == 1
+    assert found.value("kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 1
+    assert found.value("kafka_coordinator_group_groupmetadatamanager_numoffsets") == 1
+    assert found.value("kafka_server_group_coordinator_metrics_offset_commit_total") == 1
+
+
+def commit(broker: Broker, connection: BrokerConnection, offset: int = 1) -> None:
+    """Commit an offset for a group, and begin a transaction."""
+    for key_type, key in ((0, 'a "group"'), (1, "t")):
+        find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        connection.ask(find, FindCoordinatorResponse)
+    init = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
+    assert connection.ask(init, InitProducerIdResponse, 5).error_code == 0
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(
+        topic_id=broker.node.image.topics["orders"].topic_id, partitions=[partition]
+    )
+    request = OffsetCommitRequest(group_id='a "group"', topics=[topic])
+    (answer,) = connection.ask(request, OffsetCommitResponse).topics
+    assert answer.partitions[0].error_code == 0
 
 
 def test_a_node_that_nobody_scrapes_does_not_load_what_scrapes_need() -> None:

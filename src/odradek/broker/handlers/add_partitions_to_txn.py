@@ -30,19 +30,19 @@ Errors = dict[TopicPartition, ErrorCode]
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Answer:
     is_batched = context.version >= VERSION_BATCHED
     transactions = request.transactions if is_batched else [_single(request)]
-    results: dict[str, AddPartitionsToTxnResult] = {}
-    ids = {each.transactional_id for each in transactions}
+    results: list[AddPartitionsToTxnResult] = []
 
     def decided(transactional_id: str, errors: Errors) -> None:
-        results[transactional_id] = AddPartitionsToTxnResult(
+        result = AddPartitionsToTxnResult(
             transactional_id=transactional_id, topic_results=_by_topic(context, errors)
         )
-        if len(results) < len(ids):
+        results.append(result)
+        if len(results) < len(transactions):
             return
         if is_batched:
-            context.reply(AddPartitionsToTxnResponse(results_by_transaction=[*results.values()]))
+            context.reply(AddPartitionsToTxnResponse(results_by_transaction=results))
         else:
-            (only,) = results.values()
+            (only,) = results
             context.reply(
                 AddPartitionsToTxnResponse(results_by_topic_v3_and_below=only.topic_results)
             )

@@ -12,6 +12,7 @@ import re
 from odradek.broker.context import Answer, RequestContext
 from odradek.broker.dispatch import SPOKEN
 from odradek.core.errors import ErrorCode
+from odradek.metadata.config_resource import ResourceType
 from odradek.metadata.features import SUPPORTED_FEATURES
 from odradek.protocol.apis import API_VERSIONS_KEY, Api
 from odradek.protocol.generated.api_versions import (
@@ -21,6 +22,8 @@ from odradek.protocol.generated.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+
+_TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 
 # Names go into logs and metrics, so they may hold nothing that could forge a line there.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -35,8 +38,11 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> Answe
     if context.version >= 3:
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
+    # Clients ask for subscriptions when they see these, and tell their users so: only where it is
+    # of use, then.
+    hidden = () if _wants_telemetry(context) else _TELEMETRY
     return ApiVersionsResponse(
-        api_keys=[_advertised(api) for api in SPOKEN],
+        api_keys=[_advertised(api) for api in SPOKEN if api.name not in hidden],
         supported_features=_supported(context.version),
         finalized_features_epoch=context.node.metadata_offset,
         finalized_features=[
@@ -44,6 +50,11 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> Answe
             for name, level in sorted(context.node.image.features.items())
         ],
     )
+
+
+def _wants_telemetry(context: RequestContext) -> bool:
+    configs = context.node.image.configs
+    return any(resource.type is ResourceType.CLIENT_METRICS for resource in configs)
 
 
 def _supported(version: int) -> list[SupportedFeatureKey]:

@@ -25,6 +25,4 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id is not empty")
         return context.node.groups.shard_for(group_id).describe_consumer(group_id)
     except ApiError as error:
-        return DescribedGroup(
-            group_id=group_id, error_code=error.code, error_message=str(error) or None
-        )
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)

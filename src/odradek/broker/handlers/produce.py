@@ -15,7 +15,7 @@ that the producer did so (KIP-890). So a late batch can never begin a transactio
 from typing import Final
 
 from odradek.broker.context import NO_REPLY, PENDING, Answer, RequestContext
-from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.produce import (
     PartitionProduceData,
@@ -25,7 +25,7 @@ from odradek.protocol.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.records.batch import HEADER_BYTES, parse_header
+from odradek.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, parse_header
 
 VERSION_ABORTABLE: Final = 11
 VERSION_ADDS_PARTITIONS: Final = 12
@@ -51,7 +51,9 @@ Unflushed = dict[TopicPartition, PartitionProduceResponse]
 
 def handle(context: RequestContext, request: ProduceRequest) -> Answer:
     if request.acks not in (0, 1, -1):
-        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return _refuse_all(
+            request, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+        )
     if request.transactional_id is not None:
         return _handle_transactional(context, request)
     return _append_all(context, request, None)
@@ -80,9 +82,11 @@ def _append_all(context: RequestContext, request: ProduceRequest, errors: Errors
 def _handle_transactional(context: RequestContext, request: ProduceRequest) -> Answer:
     """Ask the coordinator where the transaction is not open yet, then append."""
     node = context.node
-    producers = _producers(context, request)
-    if len(set(producers.values())) > 1:
-        return _refuse_all(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    batches = _transactional_batches(context, request)
+    if len({producer for _, producer in batches}) > 1:
+        problem = ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "records of several producers")
+        return NO_REPLY if request.acks == 0 else _refuse_all(request, problem)
+    producers = dict(batches)
     errors = dict.fromkeys(producers, ErrorCode.NONE)
     asked = []
     for partition, producer in producers.items():
@@ -115,11 +119,11 @@ def _handle_transactional(context: RequestContext, request: ProduceRequest) -> A
     return answer
 
 
-def _producers(
+def _transactional_batches(
     context: RequestContext, request: ProduceRequest
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Return who wrote the transactional batches: producer id and epoch, by partition."""
-    producers = {}
+) -> list[tuple[TopicPartition, tuple[int, int]]]:
+    """Return where transactional batches go, and who wrote them: producer id and epoch."""
+    batches = []
     for topic in request.topic_data:
         name = topic.name
         if context.version >= VERSION_TOPIC_IDS:
@@ -130,14 +134,21 @@ def _producers(
         for data in topic.partition_data:
             records = data.records
             if isinstance(records, memoryview) and _is_transactional(records):
-                header = parse_header(records)
+                try:
+                    header = parse_header(records)
+                except CorruptionError:
+                    continue  # refused when it is its turn
                 producer = (header.producer_id, header.producer_epoch)
-                producers[TopicPartition(name, data.index)] = producer
-    return producers
+                batches.append((TopicPartition(name, data.index), producer))
+    return batches
 
 
 def _is_transactional(records: memoryview) -> bool:
-    return len(records) >= HEADER_BYTES and bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
+    return (
+        len(records) >= HEADER_BYTES
+        and bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
+        and records[MAGIC_POSITION] == MAGIC
+    )
 
 
 def _transaction_version(context: RequestContext) -> int:
@@ -148,6 +159,8 @@ def _told(context: RequestContext, code: ErrorCode) -> ErrorCode:
     """Return a coordinator's code as a producer of this version knows it."""
     if code in _RETRIED:
         return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and context.version < VERSION_ADDS_PARTITIONS:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.TRANSACTION_ABORTABLE and context.version < VERSION_ABORTABLE:
@@ -204,8 +217,9 @@ def _partition(
         if errors is None:
             problem = "a transactional batch needs a transactional id"
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, problem)
-        if errors[partition]:
-            raise ApiError(errors[partition], "the partition is not part of the transaction")
+        code = errors.get(partition, ErrorCode.CORRUPT_MESSAGE)
+        if code:
+            raise ApiError(code, "the partition is not part of the transaction")
         version = _transaction_version(context)
     result = replicas.append(replica, data.records, now_ms, transaction_version=version)
     answer = PartitionProduceResponse(
@@ -228,8 +242,7 @@ def _refused(partition: PartitionProduceData, error: ApiError) -> PartitionProdu
     )
 
 
-def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
-    error = ApiError(code, f"acks={request.acks}")
+def _refuse_all(request: ProduceRequest, error: ApiError) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

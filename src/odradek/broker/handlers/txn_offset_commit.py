@@ -56,6 +56,9 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
     if not request.topics:
         deliver(TxnOffsetCommitResponse(topics=[]))
         return PENDING
+    if not request.group_id:
+        deliver(refuse(ErrorCode.INVALID_GROUP_ID))
+        return PENDING
     try:
         _verify(context, request, verified)
     except ApiError as error:
@@ -68,10 +71,11 @@ def _verify(context: RequestContext, request: TxnOffsetCommitRequest, verified: 
     node = context.node
     partition = node.groups.partition_for(request.group_id)
     producer = (request.producer_id, request.producer_epoch)
-    if node.replicas.has_transaction(partition, *producer):
+    is_add = context.version >= VERSION_ADDS_PARTITION
+    is_trusted = not (is_add or node.config.flag("transaction.partition.verification.enable"))
+    if is_trusted or node.replicas.has_transaction(partition, *producer):
         verified({partition: ErrorCode.NONE})
         return
-    is_add = context.version >= VERSION_ADDS_PARTITION
     node.transactions.add_or_verify(
         request.transactional_id,
         *producer,
@@ -86,6 +90,8 @@ def _told(version: int, code: ErrorCode) -> ErrorCode:
     """Return the code as a client of this version knows it."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < VERSION_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < VERSION_ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE
     return code

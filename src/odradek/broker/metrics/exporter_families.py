@@ -1,8 +1,7 @@
 """The names of kafka_exporter, a program that many run beside Kafka; here it is not needed.
 
 Offsets of a partition are told by its leader, so with several nodes to scrape each is told once.
-Consumer groups (``kafka_consumergroup_…``) are told by their coordinator, through
-``Metrics.add_collector``.
+Consumer groups (``kafka_consumergroup_…``) are told by their coordinator: ``group_families``.
 """
 
 from collections.abc import Callable, Iterator

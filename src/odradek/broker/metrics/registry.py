@@ -25,7 +25,6 @@ Done = Callable[[BaseException | None], None]
 class Metrics:
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._added: list[Collector] = []
         self.started_ms = node.clock.monotonic_ms()
         self.requests: dict[int, RequestStats] = {}
         self.flushes = Histogram()
@@ -56,19 +55,8 @@ class Metrics:
 
         return ClientMetrics(self._node)
 
-    def add_collector(self, collector: Collector) -> None:
-        """Have ``collector`` called at every scrape, after the node's own ones.
-
-        For parts that come and go, as the group coordinator's ``kafka_consumergroup_…``: the
-        names of its families must be nobody else's.
-        """
-        self._added.append(collector)
-
-    def remove_collector(self, collector: Collector) -> None:
-        self._added.remove(collector)
-
     def families(self) -> Iterator[Family]:
-        for collector in (*self._own, *self._added):
+        for collector in self._own:
             yield from collector()
 
     def chunks(self) -> Iterator[bytes]:
@@ -89,6 +77,7 @@ class Metrics:
     def _own(self) -> tuple[Collector, ...]:
         from odradek.broker.metrics.cluster_families import ClusterFamilies
         from odradek.broker.metrics.exporter_families import ExporterFamilies
+        from odradek.broker.metrics.group_families import GroupFamilies
         from odradek.broker.metrics.log_families import LogFamilies
         from odradek.broker.metrics.process_families import process_families
         from odradek.broker.metrics.request_families import RequestFamilies
@@ -101,6 +90,7 @@ class Metrics:
             LogFamilies(node).collect,
             ClusterFamilies(node).collect,
             ExporterFamilies(node).collect,
+            GroupFamilies(node).collect,
             self.clients.collect,
             process_families,
         )

@@ -48,6 +48,13 @@ class OffsetStore:
         """Return what a group has committed, by topic and partition."""
         return self._committed.get(group_id, _NOTHING)
 
+    def all(self) -> Iterator[tuple[Place, int]]:
+        """Iterate over every place and the offset that is committed there."""
+        for group_id, topics in self._committed.items():
+            for topic, partitions in topics.items():
+                for partition, committed in partitions.items():
+                    yield (group_id, topic, partition), committed.offset
+
     def find(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self.of_group(group_id).get(topic, {}).get(partition)
 

@@ -46,6 +46,9 @@ from odradek.protocol.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from odradek.protocol.generated.consumer_group_records import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from odradek.protocol.generated.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from odradek.protocol.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.generated.join_group import JoinGroupRequest, JoinGroupResponse
@@ -88,8 +91,8 @@ class GroupShard:
         """``settings`` may be changed by their owner, and ``topics`` show what is there now."""
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
-        self.rebalances = 0
-        self.commits = 0
+        # For metrics, since the shard was loaded.
+        self.rebalances = self.commits = self.expired = 0
         self._settings = settings
         self._topics = topics
         self._random = random
@@ -175,7 +178,7 @@ class GroupShard:
             return self._upgrade(group, request, caller, now)
         except ApiError as error:
             response = ConsumerGroupHeartbeatResponse(
-                error_code=error.code, error_message=str(error)
+                error_code=error.code, error_message=error.message
             )
             return Result(replies=(Reply(caller.waiter, response),))
 
@@ -413,6 +416,7 @@ class GroupShard:
         records, has_none_left = plan_expiry(
             self.offsets, group_id, group.is_subscribed_to, is_expired
         )
+        self.expired += len(records)
         if has_none_left and group.is_empty:
             records += _tombstones(group)
         return records
@@ -442,7 +446,9 @@ class GroupShard:
             self.groups[group_id] = ClassicGroup.load(
                 group_id, value, self._settings.classic, self._random, LONG_AGO
             )
-        elif group_id in self._coming:
+            return
+        self.rebalances += bool(value.members)
+        if group_id in self._coming:
             self.groups[group_id] = self._coming.pop(group_id)
 
     def _replay_consumer(self, record: CoordinatorRecord) -> None:
@@ -457,6 +463,8 @@ class GroupShard:
             group = group or ConsumerGroup(group_id, config, self._random)
             self.groups[group_id] = group
         group.replay(record)
+        is_epoch = isinstance(record.key, ConsumerGroupTargetAssignmentMetadataKey)
+        self.rebalances += self._is_loaded and is_epoch and record.value is not None
         if group.is_deleted:
             self._remove(group_id, ConsumerGroup)
 

@@ -24,6 +24,7 @@ from odradek.testing.anomalies.anomaly import (
 )
 from odradek.testing.anomalies.checker import check
 from odradek.testing.anomalies.history import (
+    Action,
     Assignment,
     CommitOffset,
     Event,
@@ -42,6 +43,7 @@ from odradek.testing.anomalies.recorder import Recorder
 __all__ = [
     "ALLOWED",
     "ALLOWED_WHEN_SUBSCRIBED",
+    "Action",
     "Anomaly",
     "Assignment",
     "CommitOffset",

@@ -2,12 +2,11 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from odradek.core.ids import TopicPartition
 from odradek.testing.anomalies.history import (
-    CommitOffset,
     Event,
     Isolation,
     Operation,
@@ -78,6 +77,10 @@ class Facts:
             for read in self.reads.get(stored, ())
         )
 
+    @staticmethod
+    def sends_of(operation: Operation) -> list[Send]:
+        return [action for action in operation.actions if isinstance(action, Send)]
+
     def describe(self, number: int) -> str:
         operation = self.events[number]
         assert isinstance(operation, Operation)
@@ -102,9 +105,7 @@ class Facts:
             return operation.outcome is Outcome.OK
         isolation = Isolation.READ_COMMITTED if operation.is_transaction else None
         return any(
-            self.is_seen((action.key, action.value), isolation)
-            for action in operation.actions
-            if isinstance(action, Send)
+            self.is_seen((send.key, send.value), isolation) for send in self.sends_of(operation)
         )
 
     def _find_orders(self) -> dict[Isolation, dict[TopicPartition, Order]]:
@@ -135,10 +136,6 @@ class Facts:
             isolation: {key: Order(offsets) for key, offsets in keys.items()}
             for isolation, keys in found.items()
         }
-
-
-def actions_of(operation: Operation, kind: type[CommitOffset]) -> Iterator[CommitOffset]:
-    return (action for action in operation.actions if isinstance(action, kind))
 
 
 def _check_shape(number: int, operation: Operation) -> None:

@@ -147,6 +147,10 @@ class ClassicGroup:
         return self._roster.static_member_ids
 
     @property
+    def size(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return self.state is GroupState.EMPTY
 

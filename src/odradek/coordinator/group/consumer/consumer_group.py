@@ -155,6 +155,10 @@ class ConsumerGroup:
         return self.state.group_id
 
     @property
+    def size(self) -> int:
+        return len(self.state.members)
+
+    @property
     def is_empty(self) -> bool:
         return not self.state.members
 

@@ -59,27 +59,24 @@ class ConsumerMembers:
         now: Instant,
         topics: TopicView,
     ) -> Result:
-        self._group.check_room(request.member_id, request.instance_id)
-        plan = MemberPlan(self._group.state, self._group.config, topics, now.wall_ms)
+        group = self._group
+        group.check_room(request.member_id, request.instance_id)
+        plan = MemberPlan(group.state, group.config, topics, now.wall_ms)
         before = self._find(request, plan)
         after = _updated(before, request, caller)
         plan.subscribe(before, after)
-        self._group.bring_up_to_date(plan, topics)
+        group.bring_up_to_date(plan, topics)
         plan.assign(before, after)
         member = plan.reconcile(after, lambda: _owned(request))
-        self._group.timers.touch(member.member_id, self._group.config.session_timeout_ms, now)
+        group.timers.touch(member.member_id, group.config.session_timeout_ms, now)
         if member is not after:
-            self._group.timers.await_revocation(member, now)
+            group.timers.await_revocation(member, now)
         response = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._group.config.heartbeat_interval_ms,
+            heartbeat_interval_ms=group.config.heartbeat_interval_ms,
         )
-        if (
-            request.member_epoch == JOIN_EPOCH
-            or heartbeat_rules.is_full(request)
-            or (member is not before and member.assigned != before.assigned)
-        ):
+        if heartbeat_rules.is_full(request) or member.assigned != before.assigned:
             response.assignment = _assignment(member)
         return Result(tuple(plan.records), (Reply(caller.waiter, response),))
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from odradek.coordinator.group.consumer.member import Partitions
 from odradek.coordinator.group.topic_view import TopicView
-from odradek.core.errors import CorruptionError
 from odradek.protocol.generated.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -40,8 +39,7 @@ def encode_assignment(partitions: Partitions, topics: TopicView, subscription: b
 
 
 def _version_of(subscription: bytes) -> int:
-    if len(subscription) < _VERSION_BYTES:
-        raise CorruptionError("a subscription without its version")
+    # Only the first of a member's protocols was ever read; another one may be anything.
     version = int.from_bytes(subscription[:_VERSION_BYTES], "big", signed=True)
     return max(0, min(version, ConsumerProtocolAssignment.VERSION_MAX))
 

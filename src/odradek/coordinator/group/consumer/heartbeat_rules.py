@@ -62,7 +62,10 @@ def _require(condition: bool, problem: str) -> None:
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member sent everything, as it does on joining and after an error."""
+    """Whether the member sent everything, as it does on joining and after an error.
+
+    It then does not know, or may have missed, what it has.
+    """
     return (
         request.rebalance_timeout_ms != -1
         and request.topic_partitions is not None

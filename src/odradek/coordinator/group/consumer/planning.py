@@ -48,7 +48,8 @@ class MemberPlan:
         state = self._state
         member = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         self._replaced = old
-        self.records += records.member_tombstones(state.group_id, old.member_id)
+        if old.member_id != member_id:  # it may come back under the id that it had
+            self.records += records.member_tombstones(state.group_id, old.member_id)
         self.records += [
             records.member_subscription(state.group_id, member),
             records.target_assignment(
@@ -82,18 +83,19 @@ class MemberPlan:
             self._put_regex(new, resolved)
 
     def refresh_regexes(self) -> bool:
-        """Resolve all regular expressions again if that is due; tell whether one has changed."""
-        interval_ms = self._config.regex_refresh_interval_ms
-        if not self._subscriptions.is_refresh_due(self._topics, self._now_ms, interval_ms):
+        """Resolve regular expressions again if that is due; tell whether one has changed."""
+        if not self._subscriptions.resolved:
+            return False
+        due = self._subscriptions.due_regexes(
+            self._topics, self._now_ms, self._config.regex_refresh_interval_ms
+        )
+        if not due:
             return False
         old = self._subscriptions.resolved
         self._subscriptions = self._subscriptions.copy()
-        for regex in self._subscriptions.regexes:
+        for regex in due:
             self._put_regex(regex, resolve(regex, self._topics, self._now_ms))
-        return any(
-            regex not in old or old[regex].topics != resolved.topics
-            for regex, resolved in self._subscriptions.resolved.items()
-        )
+        return any(old[each].topics != self._subscriptions.resolved[each].topics for each in due)
 
     def _put_regex(self, regex: str, resolved: ResolvedRegex) -> None:
         self._subscriptions.resolved[regex] = resolved

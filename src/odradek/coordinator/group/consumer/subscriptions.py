@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from heapq import nsmallest
 from typing import Any, Final
 
 from odradek.coordinator.group.consumer.member import Member
@@ -21,6 +22,8 @@ from odradek.core.errors import ApiError, ErrorCode
 REGEX_CHARACTERS_MAX: Final = 4_096
 REGEX_MEMORY_BYTES_MAX: Final = 1 << 20
 REGEX_REFRESH_INTERVAL_MIN_MS: Final = 10_000
+REGEXES_PER_REFRESH_MAX: Final = 16
+"""How many are resolved in one heartbeat, each against all names; the next one goes on."""
 
 _NO_TOPICS: Final[frozenset[str]] = frozenset()
 
@@ -60,13 +63,22 @@ class Subscriptions:
     def __contains__(self, topic: str) -> bool:
         return topic in self.names or any(topic in each.topics for each in self.resolved.values())
 
-    def is_refresh_due(self, topics: TopicView, now_ms: int, interval_ms: int) -> bool:
-        if not self.resolved:
+    def due_regexes(self, topics: TopicView, now_ms: int, interval_ms: int) -> list[str]:
+        """Return which expressions to resolve again, the oldest first, no more than a few."""
+        oldest = nsmallest(
+            REGEXES_PER_REFRESH_MAX,
+            self.resolved,
+            key=lambda each: self.resolved[each].timestamp_ms,
+        )
+        return [each for each in oldest if self._is_due(each, topics, now_ms, interval_ms)]
+
+    def _is_due(self, regex: str, topics: TopicView, now_ms: int, interval_ms: int) -> bool:
+        resolved = self.resolved[regex]
+        if now_ms <= resolved.timestamp_ms + REGEX_REFRESH_INTERVAL_MIN_MS:
             return False
-        oldest = min(self.resolved.values(), key=lambda each: each.timestamp_ms)
-        if now_ms <= oldest.timestamp_ms + REGEX_REFRESH_INTERVAL_MIN_MS:
-            return False
-        return oldest.version < topics.names_version or now_ms > oldest.timestamp_ms + interval_ms
+        return (
+            resolved.version < topics.names_version or now_ms > resolved.timestamp_ms + interval_ms
+        )
 
 
 def _regexes(member: Member) -> tuple[str, ...]:

@@ -1,0 +1,53 @@
+"""Logs that are made together wait for the disk together.
+
+A log that is made alone is synced as it is made: its ``partition.metadata``, the names in its
+folder, and the name of its folder in the log directory. Within ``LogStore.creating`` that is put
+off to the end, where threads wait side by side: a file system commits at once what all of them wait
+for (50 logs on ext4: 40 ms instead of 400).
+
+Each log still goes through the same steps in the same order, so a crash leaves no more than it
+leaves of a log that is made alone: a folder without an id, or none.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import PurePath
+from typing import Final
+
+from odradek.core.errors import ApiError
+from odradek.core.ids import Uuid
+from odradek.storage.disk import Disk, OsDisk
+from odradek.storage.log_dir_files import draft_partition_metadata, publish_partition_metadata
+from odradek.storage.log_directory import LogDirectory
+
+THREADS_MAX: Final = 8
+
+
+class LogCreation:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._drafts: dict[LogDirectory, list[PurePath]] = {}
+
+    def add(self, directory: LogDirectory, folder: PurePath, topic_id: Uuid) -> None:
+        """Write a log's id, to be made durable with its folder at the end."""
+        draft = draft_partition_metadata(self._disk, folder, topic_id)
+        self._drafts.setdefault(directory, []).append(draft)
+
+    def finish(self) -> None:
+        """Make everything durable; a directory in which that fails is offline afterwards."""
+        for directory, drafts in self._drafts.items():
+            with suppress(ApiError), directory.guard:
+                self._for_each(self._disk.sync_file, drafts)
+                for draft in drafts:
+                    publish_partition_metadata(self._disk, draft)
+                self._for_each(self._disk.sync_folder, [draft.parent for draft in drafts])
+                directory.sync_names()
+
+    def _for_each(self, sync: Callable[[PurePath], None], todo: Sequence[PurePath]) -> None:
+        if len(todo) > 1 and isinstance(self._disk, OsDisk) and self._disk.syncs:
+            with ThreadPoolExecutor(min(THREADS_MAX, len(todo))) as threads:
+                list(threads.map(sync, todo))
+            return
+        for path in todo:
+            sync(path)
