@@ -1,66 +1,76 @@
-"""Deadlines by key, of which the earliest is found quickly though most are only ever put off.
+"""Many deadlines by name, cheap to put off: a heartbeat does it to one of a thousand.
 
-A session's deadline moves with every heartbeat. Moving it is one dictionary store: the heap keeps
-the old, earlier moment and learns the new one when that has come.
+A heap whose entries may be early. Putting a deadline off changes a dict only; when the old entry
+comes to the top it is pushed again at its new place. Entries of cancelled names are dropped when
+they come up, or all at once when they outnumber the living.
 """
 
-from collections.abc import Hashable
-from heapq import heappop, heappush, heapreplace
-from typing import Generic, TypeVar
+from heapq import heapify, heappop, heappush
+from typing import Final
 
-K = TypeVar("K", bound=Hashable)
+_STALE_MIN: Final = 64
 
 
-class Deadlines(Generic[K]):
+class Deadlines:
     def __init__(self) -> None:
-        self._deadlines: dict[K, int] = {}
-        self._heap: list[tuple[int, int, K]] = []
-        self._queued: dict[K, int] = {}
-        self._pushes = 0
+        self._due_ms: dict[str, int] = {}
+        self._queued_ms: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
-        return len(self._deadlines)
+        return len(self._due_ms)
 
-    def __contains__(self, key: K) -> bool:
-        return key in self._deadlines
+    def __contains__(self, name: str) -> bool:
+        return name in self._due_ms
 
-    def put(self, key: K, deadline_ms: int) -> None:
-        """Set or move the deadline of ``key``."""
-        self._deadlines[key] = deadline_ms
-        queued = self._queued.get(key)
-        if queued is None or deadline_ms < queued:
-            self._queued[key] = deadline_ms
-            self._pushes += 1  # breaks ties, so that keys are never compared
-            heappush(self._heap, (deadline_ms, self._pushes, key))
+    def set(self, name: str, due_ms: int) -> None:
+        self._due_ms[name] = due_ms
+        queued_ms = self._queued_ms.get(name)
+        if queued_ms is None or due_ms < queued_ms:
+            self._queued_ms[name] = due_ms
+            heappush(self._heap, (due_ms, name))
+        if len(self._heap) > 2 * len(self._due_ms) + _STALE_MIN:
+            self._rebuild()
 
-    def drop(self, key: K) -> None:
-        self._deadlines.pop(key, None)
+    def cancel(self, name: str) -> None:
+        self._due_ms.pop(name, None)
+
+    def clear(self) -> None:
+        self._due_ms.clear()
+        self._rebuild()
 
     def next_ms(self) -> int | None:
-        """Return the earliest deadline, if there is one."""
+        """Return the earliest deadline, exactly."""
         while self._heap:
-            queued_ms, pushed, key = self._heap[0]
-            deadline_ms = self._deadlines.get(key)
-            if self._queued.get(key) != queued_ms:
-                heappop(self._heap)  # an earlier entry of the same key took its place
-            elif deadline_ms is None:
+            queued_ms, name = self._heap[0]
+            if self._queued_ms.get(name) != queued_ms:
                 heappop(self._heap)
-                del self._queued[key]
-            elif deadline_ms > queued_ms:
-                self._queued[key] = deadline_ms
-                heapreplace(self._heap, (deadline_ms, pushed, key))
-            else:
-                return deadline_ms
+                continue
+            due_ms = self._due_ms.get(name)
+            if due_ms == queued_ms:
+                return due_ms
+            heappop(self._heap)
+            del self._queued_ms[name]
+            if due_ms is not None:
+                self._queued_ms[name] = due_ms
+                heappush(self._heap, (due_ms, name))
         return None
 
-    def take_expired(self, now_ms: int) -> list[K]:
-        """Remove and return all keys whose deadline has come, the earliest first."""
-        expired: list[K] = []
-        while True:
-            deadline_ms = self.next_ms()
-            if deadline_ms is None or deadline_ms > now_ms:
-                return expired
-            _, _, key = heappop(self._heap)
-            del self._queued[key]
-            del self._deadlines[key]
-            expired.append(key)
+    def take_next(self) -> str:
+        """Return the name that is due first, and forget its deadline."""
+        assert self.next_ms() is not None
+        _, name = heappop(self._heap)
+        del self._due_ms[name], self._queued_ms[name]
+        return name
+
+    def take_expired(self, now_ms: int) -> list[str]:
+        """Forget and return all names that are due, the earliest first."""
+        expired: list[str] = []
+        while (due_ms := self.next_ms()) is not None and due_ms <= now_ms:
+            expired.append(self.take_next())
+        return expired
+
+    def _rebuild(self) -> None:
+        self._queued_ms = dict(self._due_ms)
+        self._heap = [(due_ms, name) for name, due_ms in self._due_ms.items()]
+        heapify(self._heap)

@@ -11,6 +11,11 @@ from tests.simulation.groups.consumer_world import World
 from tests.simulation.groups.group_clients import ClassicClient, Client, ConsumerClient
 
 STORM_MS = 400_000
+SEEDS, MORE_SEEDS = 4, 24
+seeds = pytest.mark.parametrize(
+    "seed",
+    [*range(SEEDS), *(pytest.param(n, marks=pytest.mark.slow) for n in range(SEEDS, MORE_SEEDS))],
+)
 TOPICS = ["orders", "orders_eu", "payments", "returns"]
 
 
@@ -139,19 +144,19 @@ class Storm:
             topics.grow(name, topics.count_of(name) + self.random.randrange(1, 3))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds
 def test_consumers_only(seed: int) -> None:
     world = Storm(seed, classic_share=0, policy=MigrationPolicy.BIDIRECTIONAL).run()
     assert world.failovers
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds
 def test_classic_members_among_consumers(seed: int) -> None:
     world = Storm(seed, classic_share=0.4, policy=MigrationPolicy.UPGRADE).run()
     assert world.failovers
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds
 def test_groups_that_change_their_protocol_to_and_fro(seed: int) -> None:
     storm = Storm(seed, classic_share=0.6, policy=MigrationPolicy.BIDIRECTIONAL)
     storm.world.begin_classic()

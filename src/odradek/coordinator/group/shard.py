@@ -17,6 +17,7 @@ from typing import Final
 
 from odradek.coordinator.deadlines import Deadlines
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.consumer.commit_rules import PartitionCheck
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.heartbeat_rules import check_request
 from odradek.coordinator.group.consumer.member import JOIN_EPOCH
@@ -98,7 +99,7 @@ class GroupShard:
         self._random = random
         self._is_loaded = False
         self._coming: dict[str, Group] = {}
-        self._deadlines: Deadlines[str] = Deadlines()
+        self._deadlines = Deadlines()
         self._expiry_due_ms = 0
         self._expiry_left: list[str] = []
 
@@ -230,16 +231,10 @@ class GroupShard:
         unknown = ErrorCode.GROUP_ID_NOT_FOUND if caller.version >= _NOT_FOUND_VERSION else _STALE
         group = self._group_for_commit(request.group_id, generation, unknown, now)
         who = (request.member_id, request.group_instance_id, generation)
+        check = group.check_commit(*who, is_transactional=False, version=caller.version)
+        _check_partitions(check, request)
         if isinstance(group, ClassicGroup):
-            group.check_commit(*who, is_transactional=False, version=caller.version)
             group.on_commit(request.member_id, now)
-        else:
-            check = group.check_commit(*who, is_transactional=False, version=caller.version)
-            for topic in request.topics:
-                for partition in topic.partitions:
-                    code = check(topic.topic_id, partition.partition_index)
-                    if code:
-                        raise ApiError(code, f"{topic.name}-{partition.partition_index}")
         records, response = plan_commit(
             request, now.wall_ms, self._settings.offset_metadata_bytes_max
         )
@@ -257,13 +252,14 @@ class GroupShard:
         generation = request.generation_id_or_member_epoch
         group = self._group_for_commit(request.group_id, generation, _STALE, now)
         try:
-            group.check_commit(
+            check = group.check_commit(
                 request.member_id,
                 request.group_instance_id,
                 generation,
                 is_transactional=True,
                 version=caller.version,
             )
+            _check_partitions(check, request)
         except ApiError as error:
             is_stale = error.code is ErrorCode.STALE_MEMBER_EPOCH
             raise ApiError(_STALE if is_stale else error.code, error.message) from error
@@ -471,7 +467,7 @@ class GroupShard:
     def _remove(self, group_id: str, kind: type[Group]) -> None:
         if isinstance(self.groups.get(group_id), kind):
             del self.groups[group_id]
-            self._deadlines.drop(group_id)
+            self._deadlines.cancel(group_id)
 
     def on_loaded(self, now: Instant) -> Iterator[Result]:
         self._is_loaded = True
@@ -504,9 +500,9 @@ class GroupShard:
             group = successor
         deadline_ms = group.next_deadline_ms()
         if deadline_ms is None:
-            self._deadlines.drop(group.group_id)
+            self._deadlines.cancel(group.group_id)
         else:
-            self._deadlines.put(group.group_id, deadline_ms)
+            self._deadlines.set(group.group_id, deadline_ms)
         return result
 
     def check_invariants(self) -> None:
@@ -514,6 +510,19 @@ class GroupShard:
         for group_id, group in self.groups.items():
             assert group.group_id == group_id
             group.check_invariants()
+
+
+def _check_partitions(
+    check: PartitionCheck | None, request: OffsetCommitRequest | TxnOffsetCommitRequest
+) -> None:
+    """Raise what stands against any of the partitions: all are committed or none."""
+    if check is None:
+        return
+    for topic in request.topics:
+        for partition in topic.partitions:
+            code = check(topic.topic_id, partition.partition_index)
+            if code:
+                raise ApiError(code, f"{topic.name}-{partition.partition_index}")
 
 
 def _tombstones(group: Group) -> list[CoordinatorRecord]:

@@ -27,8 +27,8 @@ class Upkeep:
         self.wants_producer_id = False
         self._settings = settings
         self._random = random
-        self._timeouts: Deadlines[str] = Deadlines()
-        self._completions: Deadlines[str] = Deadlines()
+        self._timeouts = Deadlines()
+        self._completions = Deadlines()
         self._abort_due_ms = self._expiry_due_ms = 0
         self._abort_left: list[str] = []
         self._expiry_left: list[str] = []
@@ -45,11 +45,11 @@ class Upkeep:
     def on_changed(self, metadata: TransactionMetadata) -> None:
         expires_ms = metadata.expires_ms
         if expires_ms is not None:
-            self._timeouts.put(metadata.transactional_id, expires_ms)
+            self._timeouts.set(metadata.transactional_id, expires_ms)
 
     def drop(self, transactional_id: str) -> None:
-        self._timeouts.drop(transactional_id)
-        self._completions.drop(transactional_id)
+        self._timeouts.cancel(transactional_id)
+        self._completions.cancel(transactional_id)
 
     def next_deadline_ms(self) -> int:
         """Return when to look next, if there are transactional ids at all."""
@@ -62,7 +62,7 @@ class Upkeep:
     # Completions whose record did not get into the log.
 
     def complete_later(self, transactional_id: str, now: Instant) -> None:
-        self._completions.put(transactional_id, now.monotonic_ms + COMPLETION_RETRY_MS)
+        self._completions.set(transactional_id, now.monotonic_ms + COMPLETION_RETRY_MS)
 
     def take_completions(self, now: Instant) -> list[str]:
         return self._completions.take_expired(now.monotonic_ms)

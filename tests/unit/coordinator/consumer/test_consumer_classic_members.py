@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.coordinator.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
+from odradek.coordinator.group.consumer.embedded import encode_assignment
 from odradek.core.errors import ErrorCode
 from odradek.protocol.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.protocol.generated.leave_group import (
@@ -12,7 +13,12 @@ from odradek.protocol.generated.leave_group import (
     LeaveGroupResponse,
     MemberIdentity,
 )
-from tests.unit.coordinator.consumer.group_driver import FakeTopics, GroupDriver, read_assignment
+from tests.unit.coordinator.consumer.group_driver import (
+    FakeTopics,
+    GroupDriver,
+    read_assignment,
+    subscription,
+)
 
 
 def driver(policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL) -> GroupDriver:
@@ -91,6 +97,40 @@ def test_an_eager_member_has_given_up_everything_when_it_joins_again() -> None:
     joined = group.join_classic(member_id, ["orders"])
     assert joined.generation_id == 4
     assert read_assignment(group.sync_classic(member_id, 4).assignment) == {"orders": {2}}
+
+
+def test_classic_heartbeats_alone_keep_the_group_up_to_date() -> None:
+    """A group that may not go back to the classic protocol can be left with classic members."""
+    group, member_id = settled_mix()
+    group.group.config = replace(group.config, migration_policy=MigrationPolicy.UPGRADE)
+    group.heartbeat("new", -1)
+    assert group.heartbeat_classic(member_id, 3) == ErrorCode.REBALANCE_IN_PROGRESS
+    joined = group.join_classic(member_id, ["orders"], owned={"orders": {2, 3}})
+    synced = group.sync_classic(member_id, joined.generation_id)
+    assert read_assignment(synced.assignment) == {"orders": {0, 1, 2, 3}}
+    group.topics.grow("orders", 5)
+    again = group.heartbeat_classic(member_id, joined.generation_id)
+    assert again == ErrorCode.REBALANCE_IN_PROGRESS
+    assert group.load().state == group.state
+
+
+def test_a_removed_member_that_still_owns_partitions_is_not_taken_for_a_new_one() -> None:
+    group, member_id = settled_mix()
+    group.advance(30_000)
+    group.heartbeat("new", 3)
+    group.tick()
+    refused = group.join_classic(member_id, ["orders"], owned={"orders": {2, 3}})
+    assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.join_classic(member_id, ["orders"]).error_code == 0
+
+
+@pytest.mark.parametrize(("version", "answered"), [(0, 0), (1, 1), (3, 3), (7, 3)])
+def test_assignments_come_in_the_version_of_the_subscription(version: int, answered: int) -> None:
+    embedded = subscription(["orders"], version=min(version, 3))
+    embedded = version.to_bytes(2, "big") + embedded[2:]
+    data = encode_assignment({}, FakeTopics(), embedded)
+    assert data[:2] == answered.to_bytes(2, "big")
+    assert encode_assignment({}, FakeTopics(), b"")[:2] == b"\x00\x00"
 
 
 @pytest.mark.parametrize(

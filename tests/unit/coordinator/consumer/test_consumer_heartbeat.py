@@ -148,6 +148,31 @@ def test_leaving_frees_the_partitions_and_bumps_the_group() -> None:
     assert group.load().state == group.state
 
 
+def test_what_was_just_given_up_may_be_given_back() -> None:
+    group = driver(orders=2)
+    group.join("a", ["orders"])
+    group.join("b", ["orders"])
+    assert group.told(group.heartbeat("a", 2)) == {"orders": {0}}
+    group.heartbeat("b", -1)
+    back = group.heartbeat("a", 2, owned={"orders": {0}})
+    assert (back.member_epoch, group.told(back)) == (4, {"orders": {0, 1}})
+    orders = group.topics.id_of("orders")
+    assert group.state.members["a"].assigned == {orders: {0: 2, 1: 4}}
+
+
+def test_targets_that_stay_are_not_written_again() -> None:
+    group = driver(orders=2)
+    group.join("a", ["orders"])
+    group.join("b", ["orders"])
+    group.join("c", ["orders"])
+    written = [
+        record.key.member_id
+        for record in group.last.records
+        if isinstance(record.key, wire.ConsumerGroupTargetAssignmentMemberKey)
+    ]
+    assert written == ["c"]
+
+
 def test_a_lost_answer_is_made_good_by_the_previous_epoch() -> None:
     group = driver()
     group.join("a", ["orders"])

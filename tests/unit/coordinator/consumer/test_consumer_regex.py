@@ -81,3 +81,20 @@ def test_a_refused_expression_leaves_the_member_as_it_was() -> None:
     assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert "missing" in (refused.error_message or "")
     assert group.heartbeat("a", 2).error_code == 0
+
+
+def test_many_expressions_are_resolved_again_a_few_at_a_time() -> None:
+    group = GroupDriver(FakeTopics(orders=1))
+    for number in range(20):
+        group.join(f"m{number:02}", regex=f"orders(_{number})?")
+    group.topics.create("orders_3", 1)
+    group.advance(10_001)
+    refreshed = []
+    for _ in range(3):
+        group.heartbeat("m00", group.state.members["m00"].member_epoch, owned={})
+        keys = [record.key for record in group.last.records]
+        refreshed.append(
+            sum(isinstance(key, wire.ConsumerGroupRegularExpressionKey) for key in keys)
+        )
+    assert refreshed == [16, 4, 0]
+    assert group.group.is_subscribed_to("orders_3")

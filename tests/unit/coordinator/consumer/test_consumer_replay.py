@@ -97,3 +97,17 @@ def test_a_metadata_hash_of_another_kind_costs_one_epoch() -> None:
     group.group = group.load()
     assert group.heartbeat("a", 2).member_epoch == 3
     assert group.heartbeat("a", 3).member_epoch == 3
+
+
+def test_of_two_records_that_claim_a_partition_the_later_counts() -> None:
+    """No log of ours has that; should one have it, the loser must not free it for a third."""
+    group = GroupDriver(FakeTopics(orders=1))
+    group.join("a", ["orders"])
+    orders = group.topics.id_of("orders")
+    value = group.log[-1].value
+    claim = wire.ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="b")
+    release = wire.ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="a")
+    group.group.replay(CoordinatorRecord(claim, value))
+    assert group.state.holders == {orders: {0: "b"}}
+    group.group.replay(CoordinatorRecord(release, None))
+    assert group.state.holders == {orders: {0: "b"}}

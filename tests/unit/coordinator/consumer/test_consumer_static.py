@@ -27,6 +27,8 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance() -> N
     back = group.join("m3", ["orders"], instance_id="i1")
     assert (back.member_epoch, group.told(back)) == (3, {"orders": {0, 1}})
     assert sorted(group.state.members) == ["m2", "m3"]
+    orders = group.topics.id_of("orders")
+    assert group.state.target == {"m2": {orders: {2, 3}}, "m3": {orders: {0, 1}}}
     assert group.state.group_epoch == 3
     assert group.group.state_name == "Stable"
     assert group.load().state == group.state
@@ -63,3 +65,18 @@ def test_a_static_member_that_leaves_for_good_gives_its_partitions_back() -> Non
     assert group.heartbeat("m1", -1, instance_id="i1").error_code == 0
     assert sorted(group.state.members) == ["m2"]
     assert group.state.static_members == {"i2": "m2"}
+
+
+def test_a_static_member_may_come_back_under_the_member_id_it_had() -> None:
+    """As a Java consumer does that unsubscribes and subscribes again."""
+    group = two_static()
+    group.heartbeat("m1", -2, instance_id="i1")
+    back = group.join("m1", ["orders"], instance_id="i1")
+    assert (back.member_epoch, group.told(back)) == (3, {"orders": {0, 1}})
+    assert group.load().state == group.state
+    group.advance(44_999)
+    group.tick()
+    assert sorted(group.state.members) == ["m1", "m2"]
+    group.advance(1)
+    group.tick()
+    assert group.group.is_empty

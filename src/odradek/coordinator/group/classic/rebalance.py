@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.coordinator.deadlines import Deadlines
 from odradek.coordinator.group.classic.config import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     PENDING_MEMBERS_MAX,
     GroupConfig,
 )
-from odradek.coordinator.group.classic.deadlines import Deadlines
 from odradek.coordinator.group.classic.member import Member
 from odradek.coordinator.group.classic.records import (
     CONSUMER_PROTOCOL_TYPE,

@@ -85,17 +85,7 @@ class ClassicMembers:
         before, replaced = self._find(request, member_id, plan)
         if replaced is None:
             self._check_stranger(before, subscription)
-        after = replace(
-            before,
-            instance_id=request.group_instance_id or before.instance_id,
-            rack_id=subscription.rack_id or before.rack_id,
-            rebalance_timeout_ms=_rebalance_timeout_ms(request, caller),
-            subscribed_topic_names=frozenset(subscription.topics),
-            subscribed_topic_regex="",
-            client_id=caller.client_id,
-            client_host=caller.client_host,
-            classic=classic,
-        )
+        after = _subscribed(before, request, caller, classic, subscription)
         plan.subscribe(before, after)
         group.bring_up_to_date(plan, topics)
         if replaced is not None and self._is_last_of_consumers(replaced):
@@ -313,6 +303,26 @@ def _subscription(classic: ClassicMetadata) -> ConsumerProtocolSubscription:
         return decode_subscription(classic.protocols[0][1])
     except CorruptionError as error:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+
+
+def _subscribed(
+    before: Member,
+    request: JoinGroupRequest,
+    caller: Caller,
+    classic: ClassicMetadata,
+    subscription: ConsumerProtocolSubscription,
+) -> Member:
+    return replace(
+        before,
+        instance_id=request.group_instance_id or before.instance_id,
+        rack_id=subscription.rack_id or before.rack_id,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request, caller),
+        subscribed_topic_names=frozenset(subscription.topics),
+        subscribed_topic_regex="",
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        classic=classic,
+    )
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest, caller: Caller) -> int:

@@ -13,7 +13,7 @@ Whoever lets one run out is removed.
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.coordinator.group.classic.deadlines import Deadlines
+from odradek.coordinator.deadlines import Deadlines
 from odradek.coordinator.group.consumer.member import Member, MemberState
 from odradek.core.clock import Instant
 
