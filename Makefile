@@ -66,7 +66,7 @@ docs: setup ## Write docs/compatibility.md and docs/configs.md anew from the cod
 
 lock: | $(filter .uv/%,$(UV)) ## Pin every dependency anew (names no registry host)
 	$(UV) pip compile --quiet --universal --upgrade --generate-hashes --no-emit-index-url --no-header \
-		--python-version 3.11 --extra arrow --group dev --output-file $(LOCK) pyproject.toml
+		--python-version 3.11 --extra arrow --extra spark --extra jre --group dev --output-file $(LOCK) pyproject.toml
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) .uv build src/odradek/records/_compiled.c src/odradek/records/*.so
