@@ -137,8 +137,6 @@ def _plan_next(
 
 def _is_repeated(current: TransactionMetadata, expected: Identity) -> bool:
     """Whether the producer got its next epoch already, and the answer was lost."""
-    if expected.producer_epoch != current.last_producer_epoch:
-        return False
-    if expected.producer_id == current.producer_id:
-        return True
-    return expected.producer_id == current.previous_producer_id and expected.is_exhausted
+    # The producer id may have been changed in its last epoch.
+    known = (current.producer_id, current.previous_producer_id)
+    return expected.producer_epoch == current.last_producer_epoch and expected.producer_id in known

@@ -323,6 +323,8 @@ class TransactionShard:
         return ()
 
     def check_invariants(self) -> None:
+        """Check what holds whenever nothing is planned that is not replayed."""
+        assert not self._coming
         for transactional_id, metadata in self.transactions.items():
             assert metadata.transactional_id == transactional_id
             metadata.check_invariants()

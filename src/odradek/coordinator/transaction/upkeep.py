@@ -75,7 +75,7 @@ class Upkeep:
         if self._abort_due_ms > now.monotonic_ms:
             return []
         if not self._abort_left:
-            self._abort_left = self._timeouts.take_expired(now.wall_ms - 1)
+            self._abort_left = self._timeouts.take_expired(now.wall_ms)
             for transactional_id in self._abort_left:
                 self.on_changed(transactions[transactional_id])  # until it is aborted indeed
         turn, self._abort_left = (
