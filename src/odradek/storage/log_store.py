@@ -224,8 +224,8 @@ class LogStore:
     def creating(self) -> Iterator[None]:
         """Make several logs; they are durable when the block is left, and wait for that together.
 
-        Do not wait for anything inside, and delete nothing. A directory that fails at the end is offline then,
-        and its new logs with it; one that fails at once is avoided by ``create``, as always.
+        Do not wait for anything inside, and delete nothing. A directory that fails at the end is
+        offline then, and its new logs with it; one that fails at once ``create`` avoids, as ever.
         """
         assert self._creation is None, "within another"
         self._creation = creation = LogCreation(self._disk)
