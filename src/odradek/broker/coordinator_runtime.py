@@ -330,12 +330,13 @@ class CoordinatorRuntime(Generic[S]):
         """Append the end of a producer's transaction to a partition, and let its shard know.
 
         Raises:
-            ApiError: NOT_LEADER_OR_FOLLOWER if there is no shard that is ready, or what the log
-                says to the marker.
+            ApiError: UNKNOWN_TOPIC_OR_PARTITION if it is gone, NOT_LEADER_OR_FOLLOWER if there is
+                no shard that is ready, or what the log says to the marker.
         """
+        replica = self._node.replicas.leader(TopicPartition(self.topic, number))
         led = self._led.get(number)
         if led is None or not led.is_loaded:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{number}")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(replica.partition))
         self._node.replicas.append(
             led.replica,
             batch,

@@ -17,6 +17,7 @@ from odradek.protocol.message import Buffer, Message
 
 if TYPE_CHECKING:
     from odradek.broker.node import Node
+    from odradek.core.config import BrokerConfig
     from odradek.net.server import ConnectionInfo
 
 HANDLERS: Final = {
@@ -71,11 +72,21 @@ HANDLERS: Final = {
 SPOKEN: Final = tuple(api for api in ALL_APIS if api.name in HANDLERS)
 
 _FETCH_KEY: Final = 1
+_UNSTABLE_ENABLED_BY: Final = (
+    "unstable.api.versions.enable",  # Kafka's switch, for all
+    "transaction.two.phase.commit.enable",  # InitProducerId v6 has no other use
+)
 
 Handle = Callable[[RequestContext, Any], Answer]
 Reply = Callable[[list[Buffer] | None], None]
 Loaded = tuple[Handle, RequestStats, Callable[[Message], None] | None]
 """A handler, what is counted of its requests, and who else is told of its answers."""
+
+
+def newest_version(api: Api, config: "BrokerConfig") -> int:
+    """Return the newest version that is spoken; unstable ones are only if that is configured."""
+    is_unstable_spoken = any(config.flag(name) for name in _UNSTABLE_ENABLED_BY)
+    return api.version_max if is_unstable_spoken else api.version_stable_max
 
 
 class Dispatcher:
@@ -95,7 +106,7 @@ class Dispatcher:
         api, version = request.api, request.version
         if request.is_unknown_api_versions:
             version = 0
-        elif not api.version_min <= version <= api.version_max or api.name not in HANDLERS:
+        elif not self._speaks(api, version):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} version {version}")
 
         handle, stats, on_response = self._handlers.get(api.key) or self._load(api)
@@ -132,6 +143,11 @@ class Dispatcher:
         else:
             assert answered is PENDING
             local_us = self._now_us() - began_us
+
+    def _speaks(self, api: Api, version: int) -> bool:
+        if version > api.version_stable_max and version > newest_version(api, self._node.config):
+            return False
+        return version >= api.version_min and api.name in HANDLERS
 
     def _load(self, api: Api) -> Loaded:
         module = import_module(f"odradek.broker.handlers.{HANDLERS[api.name]}")

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def __init__(self, node: "Node") -> None:
         super().__init__(node, GROUP_TOPIC, self._new_shard, _decode, self._offsets_codec)
-        self._settings: GroupSettings | None = None
+        self.settings: GroupSettings | None = None
         self._topics: ImageTopics | None = None
 
     def on_update(self, update: MetadataUpdate) -> None:
         """Hear of a new image: other topics, topics that are gone, other settings."""
-        if self._topics is None or self._settings is None:
+        if self._topics is None or self.settings is None:
             return  # no shards yet
         self._topics.advance(update.image)
         gone = [(topic.name, topic.topic_id) for topic in update.delta.topics_deleted]
@@ -38,7 +38,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             self.tell_all(lambda shard, _now: shard.on_topics_deleted(gone))
         kinds = {resource.type for resource in update.delta.configs_changed}
         if kinds & {ResourceType.BROKER, ResourceType.GROUP}:
-            _set(self._settings, self._node.config, update.image)
+            _set(self.settings, self._node.config, update.image)
             for shard in self.loaded_shards():
                 shard.on_settings_changed()
 
@@ -47,11 +47,11 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         from odradek.coordinator.group.shard import GroupShard
         from odradek.coordinator.group.topic_view import ImageTopics
 
-        if self._settings is None or self._topics is None:
-            self._settings = GroupSettings()
-            _set(self._settings, self._node.config, self._node.image)
+        if self.settings is None or self._topics is None:
+            self.settings = GroupSettings()
+            _set(self.settings, self._node.config, self._node.image)
             self._topics = ImageTopics(self._node.image)
-        return GroupShard(self._settings, self._topics, self._node.random)
+        return GroupShard(self.settings, self._topics, self._node.random)
 
     def _offsets_codec(self) -> CompressionType:
         return CompressionType(self._node.config.integer("offsets.topic.compression.codec"))

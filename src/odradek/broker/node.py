@@ -399,12 +399,12 @@ class Node:
         with self.store.creating():
             for topic_id, number in delta.partitions_changed:
                 self._take_on(image.topics_by_id[topic_id], [number])
-        for coordinator in self._coordinators.values():
-            coordinator.on_update(update)
         if any(is_for_broker(resource, self.node_id) for resource in delta.configs_changed):
             self._take_dynamic_configs(image)
             for name in image.topics:
                 self.store.update_settings(name, now_ms)
+        for coordinator in self._coordinators.values():
+            coordinator.on_update(update)  # with the configs as they are now
         for resource in delta.configs_changed:
             if resource.type is ResourceType.TOPIC and resource.name in image.topics:
                 self.store.update_settings(resource.name, now_ms)

@@ -35,7 +35,7 @@ from odradek.protocol.generated.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from odradek.records import iter_headers, read_records
+from odradek.records import read_all
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
 from tests.record_requests import FETCH_VERSION, fetch_request
@@ -87,13 +87,8 @@ def fetched(connection: BrokerConnection, isolation: int, place: TopicPartition)
 
 def values(data: PartitionData) -> list[bytes | None]:
     """Return what is in the records; markers are left out."""
-    records = bytes(data.records or b"")
-    return [
-        None if each.value is None else bytes(each.value)
-        for header in iter_headers(records)
-        if not header.is_control
-        for each in read_records(records, header)
-    ]
+    records = read_all(bytes(data.records or b""))
+    return [None if each.value is None else bytes(each.value) for each in records]
 
 
 def latest(connection: BrokerConnection, isolation: int, place: TopicPartition) -> int:

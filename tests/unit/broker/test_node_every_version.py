@@ -13,6 +13,12 @@ from odradek.broker.dispatch import SPOKEN
 from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.apis import Api
 from odradek.protocol.framing import frame_request, open_response
+from odradek.protocol.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.protocol.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from odradek.protocol.generated.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -35,7 +41,10 @@ from odradek.protocol.generated.describe_configs import (
     DescribeConfigsResource,
 )
 from odradek.protocol.generated.describe_producers import DescribeProducersRequest, TopicRequest
+from odradek.protocol.generated.describe_transactions import DescribeTransactionsRequest
+from odradek.protocol.generated.end_txn import EndTxnRequest
 from odradek.protocol.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.generated.init_producer_id import InitProducerIdRequest
 from odradek.protocol.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -52,12 +61,27 @@ from odradek.protocol.generated.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from odradek.protocol.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from odradek.protocol.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from odradek.protocol.message import Message
 from odradek.records import BatchBuilder, Record
 from odradek.testing.broker import Broker
+from tests.broker_connection import BrokerConnection
+from tests.transaction_requests import GROUP_KEY, TRANSACTION_KEY, find_coordinator
+from tests.unit.broker.group_requests import GROUP_REQUESTS
 
 DEADLINE_SECONDS = 10
 TOPIC_RESOURCE = 2
+TRANSACTIONAL_ID = "tx"
+GROUP_ID = "g"
 TOPICS = ("t", "ghost")  # one that exists and one that does not
 CASES = [
     pytest.param(api, version, id=f"{api.name}-{version}")
@@ -68,7 +92,10 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(topics={"t": 2}, config={"auto.create.topics.enable": "false"}) as started:
+    config = {"auto.create.topics.enable": "false", "unstable.api.versions.enable": "true"}
+    with Broker(topics={"t": 2}, config=config) as started, BrokerConnection(started.port) as asks:
+        find_coordinator(asks, TRANSACTIONAL_ID, TRANSACTION_KEY)
+        find_coordinator(asks, GROUP_ID, GROUP_KEY)
         yield started
 
 
@@ -196,11 +223,64 @@ def describe_producers(_broker: Broker, _version: int) -> Message:
     return DescribeProducersRequest(topics=topics)
 
 
+def init_producer_id(_broker: Broker, _version: int) -> Message:
+    return InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=1000)
+
+
+def add_partitions_to_txn(_broker: Broker, version: int) -> Message:
+    topics = [AddPartitionsToTxnTopic(name=name, partitions=[0, 9]) for name in TOPICS]
+    if version < 4:
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TRANSACTIONAL_ID, v3_and_below_topics=topics
+        )
+    transactions = [
+        AddPartitionsToTxnTransaction(transactional_id=each, verify_only=verify, topics=topics[:1])
+        for each in (TRANSACTIONAL_ID, "ghost")
+        for verify in (True, False)
+    ]
+    return AddPartitionsToTxnRequest(transactions=transactions)
+
+
+def add_offsets_to_txn(_broker: Broker, _version: int) -> Message:
+    return AddOffsetsToTxnRequest(transactional_id=TRANSACTIONAL_ID, group_id=GROUP_ID)
+
+
+def txn_offset_commit(broker: Broker, version: int) -> Message:
+    topics = [
+        TxnOffsetCommitRequestTopic(
+            name=name if version < 6 else "",
+            topic_id=topic_id if version >= 6 else ZERO_UUID,
+            partitions=[TxnOffsetCommitRequestPartition(partition_index=i) for i in (0, 9)],
+        )
+        for name, topic_id in topic_ids(broker)
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id=TRANSACTIONAL_ID, group_id=GROUP_ID, topics=topics
+    )
+
+
+def end_txn(_broker: Broker, _version: int) -> Message:
+    return EndTxnRequest(transactional_id=TRANSACTIONAL_ID, committed=True)
+
+
+def write_txn_markers(_broker: Broker, _version: int) -> Message:
+    topics = [WritableTxnMarkerTopic(name=name, partition_indexes=[0, 9]) for name in TOPICS]
+    marker = WritableTxnMarker(producer_id=1, producer_epoch=0, topics=topics)
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def describe_transactions(_broker: Broker, _version: int) -> Message:
+    return DescribeTransactionsRequest(transactional_ids=[TRANSACTIONAL_ID, "ghost"])
+
+
 def api_versions(_broker: Broker, _version: int) -> Message:
     return ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
 
 
 REQUESTS = {
+    **GROUP_REQUESTS,
+    "AddOffsetsToTxn": add_offsets_to_txn,
+    "AddPartitionsToTxn": add_partitions_to_txn,
     "AlterConfigs": alter_configs,
     "ApiVersions": api_versions,
     "CreatePartitions": create_partitions,
@@ -209,11 +289,16 @@ REQUESTS = {
     "DeleteTopics": delete_topics,
     "DescribeConfigs": describe_configs,
     "DescribeProducers": describe_producers,
+    "DescribeTransactions": describe_transactions,
+    "EndTxn": end_txn,
     "Fetch": fetch,
+    "InitProducerId": init_producer_id,
     "ListOffsets": list_offsets,
     "Metadata": metadata,
     "OffsetForLeaderEpoch": offset_for_leader_epoch,
     "Produce": produce,
+    "TxnOffsetCommit": txn_offset_commit,
+    "WriteTxnMarkers": write_txn_markers,
 }
 """Those whose default, an empty request, would have an empty answer."""
 

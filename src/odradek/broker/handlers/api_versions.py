@@ -10,7 +10,7 @@ this API, so that the client can ask again (KIP-511).
 import re
 
 from odradek.broker.context import Answer, RequestContext
-from odradek.broker.dispatch import SPOKEN
+from odradek.broker.dispatch import SPOKEN, newest_version
 from odradek.core.errors import ErrorCode
 from odradek.metadata.config_resource import ResourceType
 from odradek.metadata.features import SUPPORTED_FEATURES
@@ -31,7 +31,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(context: RequestContext, request: ApiVersionsRequest | None) -> Answer:
     if request is None:
-        keys = [_advertised(api) for api in SPOKEN if api.key == API_VERSIONS_KEY]
+        keys = [_advertised(context, api) for api in SPOKEN if api.key == API_VERSIONS_KEY]
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
     if context.version >= 3 and not _is_sane(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -42,7 +42,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> Answe
     # of use, then.
     hidden = () if _wants_telemetry(context) else _TELEMETRY
     return ApiVersionsResponse(
-        api_keys=[_advertised(api) for api in SPOKEN if api.name not in hidden],
+        api_keys=[_advertised(context, api) for api in SPOKEN if api.name not in hidden],
         supported_features=_supported(context.version),
         finalized_features_epoch=context.node.metadata_offset,
         finalized_features=[
@@ -71,7 +71,8 @@ def _is_sane(request: ApiVersionsRequest) -> bool:
     return all(_SOFTWARE.fullmatch(name) for name in names)
 
 
-def _advertised(api: Api) -> ApiVersion:
+def _advertised(context: RequestContext, api: Api) -> ApiVersion:
     # KAFKA-18659: librdkafka compresses only if it is told that old Produce versions exist.
     first = 0 if api.name == "Produce" else api.version_min
-    return ApiVersion(api_key=api.key, min_version=first, max_version=api.version_stable_max)
+    newest = newest_version(api, context.node.config)
+    return ApiVersion(api_key=api.key, min_version=first, max_version=newest)

@@ -1,7 +1,8 @@
 """InitProducerId (key 22), versions 0-6: get a producer id and epoch, and fence older producers.
 
 v2  flexible.  v3  a producer may ask for the next epoch of the id it has.  v4  PRODUCER_FENCED.
-v6  two-phase commit (KIP-939).
+v6  two-phase commit (KIP-939); unstable, so spoken only where ``unstable.api.versions.enable`` is
+set, as in Kafka, or ``transaction.two.phase.commit.enable``.
 
 Without a transactional id a producer gets a new id each time.
 """
