@@ -6,7 +6,10 @@ from itertools import groupby
 
 from bench.timing import Row
 
-SUITES = ("protocol", "records", "storage", "cleaner", "net", "fetch", "node")
+SUITES = (
+    *("protocol", "records", "storage", "cleaner", "net", "fetch"),
+    *("node", "groups", "transactions"),
+)
 
 
 def show(rows: list[Row]) -> None:

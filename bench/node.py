@@ -1,26 +1,27 @@
 """A node beside real Apache Kafka and librdkafka's mock broker: the same client, the same requests.
 
-Each broker is a process of its own on loopback; the client is confluent-kafka in this process, and
-a bare socket where the latency of one request is asked for. Brokers take turns, round by round,
-and the median counts. Kafka runs with its own defaults (1 GiB of heap) and is left out where there
-is no Java or Maven; the mock keeps a few megabytes only, so it is not asked to serve much back.
+The client is confluent-kafka in this process, and a bare socket where the latency of one request is
+asked for. Brokers take turns, round by round, and the median counts.
+
+A consumer may hold all of a round in its queue. With librdkafka's default of 100,000 messages it
+stops fetching for a whole second (``fetch.queue.backoff.ms``) whenever the broker is that far ahead
+of the program, and the faster broker would come out slower.
 """
 
-import shutil
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench import brokers
+from bench.brokers import Target
 from bench.timing import Row
 from odradek.protocol.apis import api_for_key
 from odradek.protocol.framing import FrameReader, frame_request
@@ -30,79 +31,39 @@ from odradek.protocol.generated.produce import (
     TopicProduceData,
 )
 from odradek.records import BatchBuilder
-from tests.interop.kafka_peer import KafkaNode
 from tests.interop.node_process import NodeProcess
 
-ROUNDS = 3
-BYTES_PER_ROUND = 40_000_000
+ROUNDS = 5
+START_ROUNDS = 5
+BYTES_PER_ROUND = 80_000_000
+QUEUED_MESSAGES = 1_000_000
 SYNC_REQUESTS = 2_000
 PRODUCE_VERSION = 9  # the newest with topics by name that all three speak
 TIMEOUT_SECONDS = 60
-QUIET = ("--log-level", "error")
-KAFKA_DEFAULTS = {"num.network.threads": "3", "num.io.threads": "8", "background.threads": "10"}
-KAFKA_HEAP_MIB = 1024
-
-_MOCK = """
-import sys
-from confluent_kafka import Producer
-client = Producer({"test.mock.num.brokers": 1})
-for broker in client.list_topics(timeout=10).brokers.values():
-    print(f"{broker.host}:{broker.port}", flush=True)
-sys.stdin.read()
-"""
-
-
-class Target(NamedTuple):
-    name: str
-    bootstrap_servers: str
-    rss_mib: Callable[[], float]
-    keeps_data: bool
 
 
 def run() -> Iterator[Row]:
     yield from _starts()
     with ExitStack() as stack:
-        targets = list(_targets(stack))
+        targets = list(brokers.start(stack, mock=True))
         yield from _idle_memory(targets)
         for size in (100, 1024):
             yield from _throughput(targets, size)
         yield from _latency(targets)
 
 
-def _targets(stack: ExitStack) -> Iterator[Target]:
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-bench-")))
-    ours = stack.enter_context(NodeProcess(folder / "ours", QUIET))
-    yield Target("odradek", ours.bootstrap_servers, lambda: _rss_mib(ours.process.pid), True)
-    if shutil.which("java") and shutil.which("mvn"):
-        kafka = KafkaNode(folder / "kafka", KAFKA_DEFAULTS, heap_mib=KAFKA_HEAP_MIB)
-        stack.enter_context(kafka)
-        yield Target("kafka", kafka.bootstrap_servers, lambda: _rss_mib(kafka.pid), True)
-    mock = subprocess.Popen(
-        [sys.executable, "-c", _MOCK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    stack.callback(mock.wait)
-    stack.callback(mock.communicate)
-    assert mock.stdout is not None
-    address = mock.stdout.readline().strip()
-    yield Target("librdkafka mock", address, lambda: _rss_mib(mock.pid), False)
-
-
-def _rss_mib(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-
 def _starts() -> Iterator[Row]:
     """From the start of the process, on an empty folder, to the first request answered."""
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         spent = []
-        for number in range(ROUNDS):
+        for number in range(START_ROUNDS + 1):
             began = time.perf_counter()
-            with NodeProcess(Path(folder) / str(number), QUIET):
+            with NodeProcess(Path(folder) / str(number), brokers.QUIET):
                 spent.append((time.perf_counter() - began) * 1000)
-        yield Row("cold start to ready", "odradek", statistics.median(spent), "ms")
-        if shutil.which("java") and shutil.which("mvn"):
-            kafka = KafkaNode(Path(folder) / "kafka", KAFKA_DEFAULTS, heap_mib=KAFKA_HEAP_MIB)
+        # The first one may have had to compile bytecode.
+        yield Row("cold start to ready", "odradek", statistics.median(spent[1:]), "ms")
+        if brokers.has_kafka():
+            kafka = brokers.make_kafka(Path(folder) / "kafka")
             with kafka:
                 pass  # formats, too, which ours does by itself in the time above
             began = time.perf_counter()
@@ -130,20 +91,41 @@ def _idle_memory(targets: list[Target]) -> Iterator[Row]:
         yield Row("memory when idle", target.name, target.rss_mib(), "MiB")
 
 
+class Figures:
+    """What one broker did, round by round."""
+
+    def __init__(self) -> None:
+        self.mb_per_second: list[float] = []
+        self.cpu_seconds = 0.0
+
+    def measure(
+        self, work: Callable[[Target, str, int], float], target: Target, topic: str, size: int
+    ) -> None:
+        cpu_seconds = target.cpu_seconds()
+        self.mb_per_second.append(BYTES_PER_ROUND / 1e6 / work(target, topic, size))
+        self.cpu_seconds += target.cpu_seconds() - cpu_seconds
+
+    @property
+    def cpu_ms_per_100_mb(self) -> float:
+        return self.cpu_seconds * 1000 / (len(self.mb_per_second) * BYTES_PER_ROUND / 1e8)
+
+
 def _throughput(targets: list[Target], size: int) -> Iterator[Row]:
-    produced: dict[str, list[float]] = {target.name: [] for target in targets}
-    consumed: dict[str, list[float]] = {target.name: [] for target in targets}
+    produced = {target: Figures() for target in targets}
+    consumed = {target: Figures() for target in targets if target.keeps_data}
     for number in range(ROUNDS):
+        topic = f"bench-{size}-{number}"
         for target in targets:
-            topic = f"bench-{size}-{number}"
             _create(target, topic)
-            produced[target.name].append(_produce(target, topic, size))
-            if target.keeps_data:
-                consumed[target.name].append(_consume(target, topic, size))
-    for what, figures in ((f"produce {size} B", produced), (f"consume {size} B", consumed)):
-        for target in targets:
-            if figures[target.name]:
-                yield Row(what, target.name, statistics.median(figures[target.name]), "MB/s")
+            produced[target].measure(_produce, target, topic, size)
+        for target, figures in consumed.items():
+            figures.measure(_consume, target, topic, size)
+    for what, by_target in ((f"produce {size} B", produced), (f"consume {size} B", consumed)):
+        for target, figures in by_target.items():
+            yield Row(what, target.name, statistics.median(figures.mb_per_second), "MB/s")
+        for target, figures in by_target.items():
+            cpu_ms = figures.cpu_ms_per_100_mb
+            yield Row(f"{what}, CPU of the broker for 100 MB", target.name, cpu_ms, "ms")
 
 
 def _create(target: Target, topic: str) -> None:
@@ -155,10 +137,12 @@ def _create(target: Target, topic: str) -> None:
 
 
 def _produce(target: Target, topic: str, size: int) -> float:
+    """Return the seconds that it takes until all is acknowledged."""
     producer = Producer(
         {
             "bootstrap.servers": target.bootstrap_servers,
             "linger.ms": 5,
+            "log_level": brokers.CLIENT_LOG_LEVEL,
             "queue.buffering.max.messages": 1_000_000,
         }
     )
@@ -173,15 +157,19 @@ def _produce(target: Target, topic: str, size: int) -> float:
             except BufferError:
                 producer.poll(0.01)
     assert producer.flush(TIMEOUT_SECONDS) == 0
-    return BYTES_PER_ROUND / 1e6 / (time.perf_counter() - began)
+    return time.perf_counter() - began
 
 
 def _consume(target: Target, topic: str, size: int) -> float:
+    """Return the seconds from the first record, when all is connected, to the last."""
     consumer = Consumer(
         {
             "bootstrap.servers": target.bootstrap_servers,
             "group.id": "bench",
+            "log_level": brokers.CLIENT_LOG_LEVEL,
             "enable.auto.commit": False,
+            "queued.min.messages": QUEUED_MESSAGES,
+            "queued.max.messages.kbytes": BYTES_PER_ROUND // 1000 * 2,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -195,7 +183,7 @@ def _consume(target: Target, topic: str, size: int) -> float:
         left -= len(got)
     seconds = time.perf_counter() - began
     consumer.close()
-    return BYTES_PER_ROUND / 1e6 / seconds
+    return seconds
 
 
 def _latency(targets: list[Target]) -> Iterator[Row]:

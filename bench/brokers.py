@@ -1,0 +1,92 @@
+"""Brokers to be measured side by side, each a process of its own on loopback.
+
+Kafka runs with its own defaults (threads, 1 GiB of heap) and is left out where there is no Java or
+Maven; librdkafka's mock keeps a few megabytes only, so it is not asked to serve much back.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.interop.kafka_peer import KafkaNode
+from tests.interop.node_process import NodeProcess
+
+QUIET = ("--log-level", "error")
+KAFKA_DEFAULTS = {
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "background.threads": "10",
+    "offsets.topic.num.partitions": "50",
+}
+KAFKA_HEAP_MIB = 1024
+CLIENT_LOG_LEVEL = 4  # librdkafka's warnings, not its news
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+# Processes started from here shall find bytecode, as those of an installed package do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+_MOCK = """
+import sys
+from confluent_kafka import Producer
+client = Producer({"test.mock.num.brokers": 1, "log_level": 4})
+for broker in client.list_topics(timeout=10).brokers.values():
+    print(f"{broker.host}:{broker.port}", flush=True)
+sys.stdin.read()
+"""
+
+
+class Target(NamedTuple):
+    name: str
+    bootstrap_servers: str
+    pid: int
+    keeps_data: bool = True
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
+    def rss_mib(self) -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    def cpu_seconds(self) -> float:
+        """Return what all its threads have used so far, in user and in kernel mode."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+def has_kafka() -> bool:
+    return bool(shutil.which("java") and shutil.which("mvn"))
+
+
+def make_kafka(folder: Path) -> KafkaNode:
+    return KafkaNode(folder, KAFKA_DEFAULTS, heap_mib=KAFKA_HEAP_MIB)
+
+
+def start(stack: ExitStack, *, mock: bool = False) -> Iterator[Target]:
+    """Start brokers that run until the stack is closed, ours first."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-bench-")))
+    ours = stack.enter_context(NodeProcess(folder / "ours", QUIET))
+    yield Target("odradek", ours.bootstrap_servers, ours.process.pid)
+    if has_kafka():
+        kafka = stack.enter_context(make_kafka(folder / "kafka"))
+        yield Target("kafka", kafka.bootstrap_servers, kafka.pid)
+    if mock:
+        yield _start_mock(stack)
+
+
+def _start_mock(stack: ExitStack) -> Target:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _MOCK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    stack.callback(process.wait)
+    stack.callback(process.communicate)
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    return Target("librdkafka mock", address, process.pid, keeps_data=False)
