@@ -1,0 +1,72 @@
+// Runs Kafka's command-line tools, unmodified, one after another in one JVM: a JSON line
+// {"main": class, "arguments": [...], "stdin": "..."} is answered with {"out", "err", "status"}.
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.kafka.common.utils.Exit;
+
+public class KafkaTools {
+    static final ObjectMapper JSON = new ObjectMapper();
+
+    static class Exited extends RuntimeException {
+        final int code;
+
+        Exited(int code) {
+            this.code = code;
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        PrintStream answers = System.out;
+        Exit.setExitProcedure((code, message) -> {
+            throw new Exited(code);
+        });
+        Exit.setShutdownHookAdder((name, runnable) -> { });
+        BufferedReader lines =
+                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            answers.println(run(JSON.readTree(line)));
+            answers.flush();
+        }
+    }
+
+    static String run(JsonNode asked) throws Exception {
+        PrintStream out = System.out, err = System.err;
+        ByteArrayOutputStream said = new ByteArrayOutputStream(), warned = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(said, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(warned, true, StandardCharsets.UTF_8));
+        int code = 0;
+        try {
+            List<String> arguments = new ArrayList<>();
+            asked.get("arguments").forEach(each -> arguments.add(each.asText()));
+            Class.forName(asked.get("main").asText())
+                    .getMethod("main", String[].class)
+                    .invoke(null, (Object) arguments.toArray(new String[0]));
+        } catch (InvocationTargetException ended) {
+            if (ended.getCause() instanceof Exited exited) {
+                code = exited.code;
+            } else {
+                code = 1;
+                ended.getCause().printStackTrace();
+            }
+        } finally {
+            System.out.flush();
+            System.err.flush();
+            System.setOut(out);
+            System.setErr(err);
+        }
+        return JSON.createObjectNode()
+                .put("out", said.toString(StandardCharsets.UTF_8))
+                .put("err", warned.toString(StandardCharsets.UTF_8))
+                .put("status", code)
+                .toString();
+    }
+}
