@@ -16,19 +16,19 @@ group.coordinator.append.linger.ms INT -1 -1..
     How long the coordinator gathers records before it writes; -1 decides by load.
 group.coordinator.cached.buffer.max.bytes INT 1048588 524288.. cluster-wide
     The largest write buffer the group coordinator keeps for reuse.
-group.initial.rebalance.delay.ms INT 3000
+group.initial.rebalance.delay.ms INT 3000 live
     How long the first members of a classic group wait for more.
-group.max.size INT 2147483647 1..
+group.max.size INT 2147483647 1.. live
     The most members of a classic group.
-group.min.session.timeout.ms INT 6000
+group.min.session.timeout.ms INT 6000 live
     The least session timeout a classic member may ask for.
-group.max.session.timeout.ms INT 1800000
+group.max.session.timeout.ms INT 1800000 live
     The greatest session timeout a classic member may ask for.
-group.consumer.assignors LIST uniform,range not-empty
+group.consumer.assignors LIST uniform,range not-empty live
     Assignors for consumer groups, the default first.
-group.consumer.migration.policy STRING bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL
+group.consumer.migration.policy STRING bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL live
     Which way groups may change between the classic and the consumer protocol.
-group.consumer.regex.refresh.interval.ms INT 600000 10000.. internal
+group.consumer.regex.refresh.interval.ms INT 600000 10000.. internal live
     How often subscriptions by pattern are matched again.
 group.share.assignors LIST simple not-empty
     Assignors for share groups.
@@ -86,23 +86,23 @@ errors.deadletterqueue.auto.create.topics.enable BOOLEAN false cluster-wide
     Whether topics for dead letters are created by themselves.
 errors.deadletterqueue.topic.name.prefix STRING dlq. cluster-wide
     How the name of a topic for dead letters must begin.
-offset.metadata.max.bytes INT 4096
+offset.metadata.max.bytes INT 4096 live
     The most text a consumer may store with a committed offset.
 offsets.commit.timeout.ms INT 5000 1..
     How long a commit waits for its replicas.
 offsets.load.buffer.size INT 5242880 1..
     Bytes read at a time when committed offsets are loaded.
-offsets.retention.minutes INT 10080 1..
+offsets.retention.minutes INT 10080 1.. live
     How long an empty group's offsets are kept.
-offsets.retention.check.interval.ms LONG 600000 1..
+offsets.retention.check.interval.ms LONG 600000 1.. live
     How often offsets that ran out are looked for.
-offsets.topic.compression.codec INT 0
+offsets.topic.compression.codec INT 0 live
     The codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-offsets.topic.num.partitions INT 50 1..
+offsets.topic.num.partitions INT 50 1.. live
     Partitions of __consumer_offsets.
-offsets.topic.replication.factor SHORT 3 1..
+offsets.topic.replication.factor SHORT 3 1.. live
     Replicas of __consumer_offsets.
-offsets.topic.segment.bytes INT 104857600 1..
+offsets.topic.segment.bytes INT 104857600 1.. live
     The segment size of __consumer_offsets.
 share.coordinator.append.linger.ms INT -1 -1..
     How long the share coordinator gathers records; -1 decides by load.
@@ -130,19 +130,19 @@ share.coordinator.threads INT 1 1..
     Threads of the share coordinator.
 share.coordinator.write.timeout.ms INT 5000 1..
     How long the share coordinator waits for a write.
-group.consumer.session.timeout.ms INT 45000 1..
+group.consumer.session.timeout.ms INT 45000 1.. live
     How long a consumer group waits for a member's heartbeat.
 group.consumer.min.session.timeout.ms INT 45000 1..
     The least session timeout a consumer group may set.
 group.consumer.max.session.timeout.ms INT 60000 1..
     The greatest session timeout a consumer group may set.
-group.consumer.heartbeat.interval.ms INT 5000 1..
+group.consumer.heartbeat.interval.ms INT 5000 1.. live
     How often members of a consumer group send heartbeats.
 group.consumer.min.heartbeat.interval.ms INT 5000 1..
     The least heartbeat interval a consumer group may set.
 group.consumer.max.heartbeat.interval.ms INT 15000 1..
     The greatest heartbeat interval a consumer group may set.
-group.consumer.assignment.interval.ms INT 1000 0.. cluster-wide
+group.consumer.assignment.interval.ms INT 1000 0.. cluster-wide live
     The least time between two assignments of a consumer group.
 group.consumer.min.assignment.interval.ms INT 0 0..
     The least such time a consumer group may set.
@@ -150,7 +150,7 @@ group.consumer.max.assignment.interval.ms INT 15000 0..
     The greatest such time a consumer group may set.
 group.consumer.assignor.offload.enable BOOLEAN true cluster-wide internal
     Whether assignments of consumer groups run on a background thread.
-group.consumer.max.size INT 2147483647 1..
+group.consumer.max.size INT 2147483647 1.. live
     The most members of a consumer group.
 group.share.session.timeout.ms INT 45000 1..
     How long a share group waits for a member's heartbeat.

@@ -117,7 +117,7 @@ config.providers LIST '' cluster-wide
     Names of plugins that fill in values from elsewhere; none can be loaded here.
 server.max.startup.time.ms LONG 9223372036854775807 0.. internal
     How long a start may take before it is given up.
-unstable.api.versions.enable BOOLEAN false internal
+unstable.api.versions.enable BOOLEAN false internal live
     Speak versions of APIs that are not final yet.
 unstable.feature.versions.enable BOOLEAN false internal
     Use versions of features that are not final yet.
