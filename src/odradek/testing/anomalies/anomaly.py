@@ -117,6 +117,7 @@ class Anomaly:
     operations: tuple[int, ...]
     """Places in the history, for those who want to see more."""
     key: TopicPartition | None = None
+    is_allowed: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind.value}: {self.message}"
@@ -130,20 +131,32 @@ class Report:
     records_sent: int = 0
     records_read: int = 0
     allowed: frozenset[Kind] = ALLOWED
+    subscribers: frozenset[int] = frozenset()
+    """Processes whose partitions the group decides about."""
     counts: Counter[Kind] = field(default_factory=Counter)
     anomalies: list[Anomaly] = field(default_factory=list)
+    _kept: Counter[tuple[Kind, bool]] = field(default_factory=Counter)
 
     def add(
-        self, kind: Kind, message: str, operations: Iterable[int], key: TopicPartition | None = None
+        self,
+        kind: Kind,
+        message: str,
+        operations: Iterable[int],
+        key: TopicPartition | None = None,
+        process: int | None = None,
     ) -> None:
+        is_allowed = kind in self.allowed or (
+            kind in ALLOWED_WHEN_SUBSCRIBED and process in self.subscribers
+        )
         self.counts[kind] += 1
-        if self.counts[kind] <= KEPT_PER_KIND_MAX:
-            self.anomalies.append(Anomaly(kind, message, tuple(operations), key))
+        self._kept[kind, is_allowed] += 1
+        if self._kept[kind, is_allowed] <= KEPT_PER_KIND_MAX:
+            self.anomalies.append(Anomaly(kind, message, tuple(operations), key, is_allowed))
 
     @property
     def bad(self) -> list[Anomaly]:
         """Those that are not allowed."""
-        return [each for each in self.anomalies if each.kind not in self.allowed]
+        return [each for each in self.anomalies if not each.is_allowed]
 
     @property
     def kinds(self) -> set[Kind]:

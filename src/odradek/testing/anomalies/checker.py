@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Set
 
 from odradek.core.ids import TopicPartition
-from odradek.testing.anomalies.anomaly import ALLOWED, ALLOWED_WHEN_SUBSCRIBED, Kind, Report
+from odradek.testing.anomalies.anomaly import ALLOWED, Kind, Report
 from odradek.testing.anomalies.cycles import check_cycles
 from odradek.testing.anomalies.facts import Facts
 from odradek.testing.anomalies.group_offsets import check_offsets, check_processing
@@ -22,18 +22,22 @@ def check(
 
     ``drained`` names the partitions that were read to their end, from their start and with
     read_committed, after everything else: only there a value that nobody read is unseen. What
-    rebalances do to positions is allowed by itself when a history has subscriptions.
+    rebalances do to the positions of a subscriber is allowed by itself.
 
     Raises:
         ValueError: This is no history: values are not unique, operations have impossible shapes.
     """
     facts = Facts(history)
-    subscribed = any(isinstance(each, Assignment) and each.is_subscription for each in history)
     report = Report(
         operations=len(facts.operations),
         records_sent=len(facts.written),
         records_read=sum(map(len, facts.reads.values())),
-        allowed=frozenset(allowed) | (ALLOWED_WHEN_SUBSCRIBED if subscribed else frozenset()),
+        allowed=frozenset(allowed),
+        subscribers=frozenset(
+            each.process
+            for each in history
+            if isinstance(each, Assignment) and each.is_subscription
+        ),
     )
     check_places(facts, report)
     check_reads(facts, report)

@@ -132,11 +132,12 @@ class _Steps:
         if offset == position:
             return
         who = self._facts.describe(self._number)
+        process = self._facts.events[self._number].process
         if offset < position:
             message = f"{who} {verb} {self._key} offset {offset}, being at {position} already"
-            self._report.add(back, message, [self._number], self._key)
+            self._report.add(back, message, [self._number], self._key, process)
         elif skip is not None and (passed := self._order.between(position, offset)):
             shown = ", ".join(map(str, passed[:SHOWN_OFFSETS_MAX]))
             more = ", …" if len(passed) > SHOWN_OFFSETS_MAX else ""
             message = f"{who} {verb} {self._key} offset {offset} and passed {shown}{more}"
-            self._report.add(skip, message, [self._number], self._key)
+            self._report.add(skip, message, [self._number], self._key, process)

@@ -106,6 +106,14 @@ class Recording:
             self._completed_at = self._clock.monotonic_us()
             self.outcome = outcome
 
+    def abandon(self) -> None:
+        """End it after a crash or a timeout: failed if that is certain, otherwise unknown."""
+        self.end(self._outcome_unless_told(is_done=False))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._actions and not self._rebalanced
+
     def event(self) -> Operation:
         """Give the operation as it is known now."""
         completed_at = self._completed_at
@@ -167,10 +175,17 @@ class Recorder:
         self._add(Seek(process, key, offset))
 
     def history(self) -> list[Event]:
-        """Give everything so far; what has not ended is given as it stands."""
+        """Give everything so far; what has not ended is given as it stands.
+
+        Operations in which nothing happened, polls that gave nothing say, are left out.
+        """
         with self._lock:
             events = list(self._events)
-        return [each.event() if isinstance(each, Recording) else each for each in events]
+        return [
+            each.event() if isinstance(each, Recording) else each
+            for each in events
+            if not (isinstance(each, Recording) and each.is_empty)
+        ]
 
     def _begin(self, process: int, *, is_transaction: bool) -> Recording:
         recording = Recording(self._clock, process, is_transaction=is_transaction)

@@ -1,0 +1,110 @@
+"""Polls of librdkafka, as the checker wants to have them."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+from odradek.core.ids import TopicPartition
+from odradek.testing.anomalies import Isolation
+from odradek.testing.anomalies.recorder import Recording
+
+CALL_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 60.0
+
+# What a broker that was killed leads to; clients go on by themselves.
+TRANSIENT: Final = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._PARTITION_EOF,
+        KafkaError._WAIT_COORD,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+
+def read_to_end(
+    config: dict[str, Any], keys: Sequence[TopicPartition]
+) -> Iterator[list[confluent_kafka.Message]]:
+    """Give what is committed, from the start to where the logs end when this is called.
+
+    Raises:
+        AssertionError: That cannot be reached: a transaction stays open.
+    """
+    ends = _high_watermarks(config, keys)
+    consumer = confluent_kafka.Consumer(
+        {
+            **config,
+            "group.id": "drain",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(*key, 0) for key in keys])
+    left, deadline = dict(ends), time.monotonic() + PATIENCE_SECONDS
+    while left:
+        assert time.monotonic() < deadline, f"not read to the end: {left}"
+        messages = consumer.consume(500, timeout=0.5)
+        yield messages
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                # It tells where the consumer is, which is past all markers.
+                key, offset = place_of(message)
+                if offset >= ends[key]:
+                    left.pop(key, None)
+    consumer.close()
+
+
+def _high_watermarks(
+    config: dict[str, Any], keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    consumer = confluent_kafka.Consumer(
+        {**config, "group.id": "ends", "isolation.level": "read_uncommitted"}
+    )
+    try:
+        wanted = {key: confluent_kafka.TopicPartition(*key) for key in keys}
+        return {
+            key: consumer.get_watermark_offsets(each, CALL_SECONDS)[1]
+            for key, each in wanted.items()
+        }
+    finally:
+        consumer.close()
+
+
+def place_of(message: confluent_kafka.Message) -> tuple[TopicPartition, int]:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return TopicPartition(topic, partition), offset
+
+
+def record_polls(
+    recording: Recording, messages: Sequence[confluent_kafka.Message], isolation: Isolation
+) -> dict[TopicPartition, list[tuple[int, str]]]:
+    """Write down what one call gave, partition by partition.
+
+    Raises:
+        KafkaException: Something that a client cannot go on from by itself.
+    """
+    found: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
+    for message in messages:
+        error = message.error()
+        if error is not None:
+            if error.code() not in TRANSIENT:
+                raise KafkaException(error)
+            continue
+        key, offset = place_of(message)
+        found[key].append((offset, (message.value() or b"").decode()))
+    for key, records in found.items():
+        recording.polled(key, records, isolation)
+    return found
