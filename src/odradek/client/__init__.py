@@ -1,1 +1,123 @@
-"""Clients: producer, consumer and admin, in asyncio, with blocking twins. Any Kafka will do."""
+"""Clients: producer, consumer and admin, in asyncio, with blocking twins. Any Kafka will do.
+
+Nothing is imported before it is asked for: an admin tool does not pay for the consumer.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from odradek.client.admin.admin import Admin
+    from odradek.client.admin.brokers import FeatureUpdate, UpgradeType
+    from odradek.client.admin.configs import Append, ConfigResource, Subtract
+    from odradek.client.admin.group_offsets import CommittedOffset
+    from odradek.client.admin.log_dirs import TopicPartitionReplica
+    from odradek.client.admin.partitions import ElectionType, OffsetSpec
+    from odradek.client.admin.results import Result, Results
+    from odradek.client.admin.topics import NewPartitions, NewTopic
+    from odradek.client.blocking.admin import BlockingAdmin
+    from odradek.client.blocking.consumer import BlockingConsumer
+    from odradek.client.blocking.producer import BlockingProducer
+    from odradek.client.consumer import (
+        Consumer,
+        ConsumerRecord,
+        OffsetAndMetadata,
+        RebalanceListener,
+        SubscriptionPattern,
+    )
+    from odradek.client.errors import (
+        BrokerError,
+        ClosedError,
+        ConfigurationError,
+        ConnectionLostError,
+        KafkaError,
+        KafkaTimeoutError,
+        UnsupportedError,
+    )
+    from odradek.client.producer import Producer, RecordMetadata
+    from odradek.core.errors import ErrorCode
+    from odradek.core.ids import TopicPartition
+
+_MODULES: Final = {
+    "Admin": "odradek.client.admin.admin",
+    "Append": "odradek.client.admin.configs",
+    "BlockingAdmin": "odradek.client.blocking.admin",
+    "BlockingConsumer": "odradek.client.blocking.consumer",
+    "BlockingProducer": "odradek.client.blocking.producer",
+    "BrokerError": "odradek.client.errors",
+    "ClosedError": "odradek.client.errors",
+    "CommittedOffset": "odradek.client.admin.group_offsets",
+    "ConfigResource": "odradek.client.admin.configs",
+    "ConfigurationError": "odradek.client.errors",
+    "ConnectionLostError": "odradek.client.errors",
+    "Consumer": "odradek.client.consumer",
+    "ConsumerRecord": "odradek.client.consumer",
+    "ElectionType": "odradek.client.admin.partitions",
+    "ErrorCode": "odradek.core.errors",
+    "FeatureUpdate": "odradek.client.admin.brokers",
+    "KafkaError": "odradek.client.errors",
+    "KafkaTimeoutError": "odradek.client.errors",
+    "NewPartitions": "odradek.client.admin.topics",
+    "NewTopic": "odradek.client.admin.topics",
+    "OffsetAndMetadata": "odradek.client.consumer",
+    "OffsetSpec": "odradek.client.admin.partitions",
+    "Producer": "odradek.client.producer",
+    "RebalanceListener": "odradek.client.consumer",
+    "RecordMetadata": "odradek.client.producer",
+    "Result": "odradek.client.admin.results",
+    "Results": "odradek.client.admin.results",
+    "SubscriptionPattern": "odradek.client.consumer",
+    "Subtract": "odradek.client.admin.configs",
+    "TopicPartition": "odradek.core.ids",
+    "TopicPartitionReplica": "odradek.client.admin.log_dirs",
+    "UnsupportedError": "odradek.client.errors",
+    "UpgradeType": "odradek.client.admin.brokers",
+}
+
+__all__ = [
+    "Admin",
+    "Append",
+    "BlockingAdmin",
+    "BlockingConsumer",
+    "BlockingProducer",
+    "BrokerError",
+    "ClosedError",
+    "CommittedOffset",
+    "ConfigResource",
+    "ConfigurationError",
+    "ConnectionLostError",
+    "Consumer",
+    "ConsumerRecord",
+    "ElectionType",
+    "ErrorCode",
+    "FeatureUpdate",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetSpec",
+    "Producer",
+    "RebalanceListener",
+    "RecordMetadata",
+    "Result",
+    "Results",
+    "SubscriptionPattern",
+    "Subtract",
+    "TopicPartition",
+    "TopicPartitionReplica",
+    "UnsupportedError",
+    "UpgradeType",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,8 +1,10 @@
 """What producer, consumer and admin share of a cluster: connections, metadata, coordinators.
 
-One connection per broker, opened when first needed and again after it broke, no sooner than its
-back-off allows; who waits for the same thing waits together. Metadata is refreshed when somebody
-needs what is not known, when a broker says that it is stale, and by age.
+One connection per broker and lane, opened when first needed and again after it broke, no sooner
+than its back-off allows; who waits for the same thing waits together. A broker answers the requests
+of a connection one after the other, so what is held back there for long, a fetch that waits for
+records or a JoinGroup that waits for others, goes in a lane of its own. Metadata is refreshed when
+somebody needs what is not known, when a broker says that it is stale, and by age.
 
 Nothing is retried without a deadline of the caller's.
 """
@@ -30,6 +32,7 @@ from odradek.client.metadata import (
     PartitionMetadata,
 )
 from odradek.client.settings import Settings
+from odradek.client.tls import context_from
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.find_coordinator import (
@@ -47,6 +50,10 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 _BATCHED_FIND: Final = 4
 
+MAIN_LANE: Final = 0
+FETCH_LANE: Final = 1
+GROUP_LANE: Final = 2
+
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
@@ -58,10 +65,10 @@ class Cluster:
         self.settings = settings
         self.metadata = ClusterMetadata()
         self.random = random or Random()  # noqa: S311  # jitter
-        self._tls = tls
+        self._tls = tls or context_from(settings)
         self._seeds = settings.addresses("bootstrap.servers")
-        self._connections: dict[BrokerAddress, Connection] = {}
-        self._opening: dict[BrokerAddress, asyncio.Task[Connection]] = {}
+        self._connections: dict[tuple[BrokerAddress, int], Connection] = {}
+        self._opening: dict[tuple[BrokerAddress, int], asyncio.Task[Connection]] = {}
         self._backoffs: dict[BrokerAddress, Backoff] = {}
         self._not_before: dict[BrokerAddress, float] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -99,13 +106,14 @@ class Cluster:
         *,
         timeout_ms: float | None = None,
         version_max: int | None = None,
+        lane: int = MAIN_LANE,
     ) -> R:
         """Ask one broker, once.
 
         Raises:
             KafkaError: It cannot be reached, does not answer, or does not know the API.
         """
-        connection = await self.connection(node_id)
+        connection = await self.connection(node_id, lane)
         if timeout_ms is None:
             timeout_ms = self.settings.integer("request.timeout.ms")
         return await connection.ask(
@@ -137,7 +145,9 @@ class Cluster:
             raise ConnectionLostError("no broker is known")
         connected = [each for each in brokers if self._is_connected(each)]
         if connected:
-            return min(connected, key=lambda each: self._connections[each].in_flight).node_id
+            return min(
+                connected, key=lambda each: self._connections[each, MAIN_LANE].in_flight
+            ).node_id
         return self.random.choice(brokers).node_id
 
     async def retry(
@@ -173,7 +183,7 @@ class Cluster:
 
     # Connections.
 
-    async def connection(self, node_id: int) -> Connection:
+    async def connection(self, node_id: int, lane: int = MAIN_LANE) -> Connection:
         """Return the connection to a broker, opened if need be.
 
         Raises:
@@ -182,21 +192,21 @@ class Cluster:
         address = self.metadata.brokers.get(node_id)
         if address is None:
             raise ConnectionLostError(f"broker {node_id} is not known (any more)")
-        return await self._connect(address)
+        return await self._connect(address, lane)
 
-    async def _connect(self, address: BrokerAddress) -> Connection:
+    async def _connect(self, address: BrokerAddress, lane: int = MAIN_LANE) -> Connection:
         if self._is_closed:
             raise ClosedError("the client is closed")
-        if self._is_connected(address):
-            return self._connections[address]
-        opening = self._opening.get(address)
+        if self._is_connected(address, lane):
+            return self._connections[address, lane]
+        opening = self._opening.get((address, lane))
         if opening is None:
-            opening = asyncio.create_task(self._open(address))
-            self._opening[address] = opening
-            opening.add_done_callback(lambda _: self._opening.pop(address, None))
+            opening = asyncio.create_task(self._open(address, lane))
+            self._opening[address, lane] = opening
+            opening.add_done_callback(lambda _: self._opening.pop((address, lane), None))
         return await asyncio.shield(opening)
 
-    async def _open(self, address: BrokerAddress) -> Connection:
+    async def _open(self, address: BrokerAddress, lane: int) -> Connection:
         loop = asyncio.get_running_loop()
         wait = self._not_before.get(address, 0) - loop.time()
         if wait > 0:
@@ -220,11 +230,11 @@ class Cluster:
             self._not_before[address] = loop.time() + backoff.next_ms() / 1000
             raise
         backoff.reset()
-        self._connections[address] = connection
+        self._connections[address, lane] = connection
         return connection
 
-    def _is_connected(self, address: BrokerAddress) -> bool:
-        connection = self._connections.get(address)
+    def _is_connected(self, address: BrokerAddress, lane: int = MAIN_LANE) -> bool:
+        connection = self._connections.get((address, lane))
         return connection is not None and connection.is_open
 
     # Metadata.

@@ -12,17 +12,19 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
 from odradek.client.errors import (
     ConnectionLostError,
+    KafkaError,
     KafkaTimeoutError,
     UnsupportedError,
     check,
 )
+from odradek.client.response_reader import ResponseReader
 from odradek.core.errors import CorruptionError, ErrorCode
 from odradek.protocol.apis import Api, api_for_key
-from odradek.protocol.framing import FrameReader, frame_request, open_response
+from odradek.protocol.framing import frame_request, open_response
 from odradek.protocol.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.message import Message
 
@@ -79,7 +81,7 @@ class Versions:
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._reader = FrameReader(FRAME_BYTES_MAX)
+        self._reader = ResponseReader(FRAME_BYTES_MAX)
         self._in_flight: deque[_InFlight] = deque()
         self._correlation_id = 0
         self._transport: asyncio.Transport | None = None
@@ -139,6 +141,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._failure is None and self._transport is not None
 
     @property
+    def is_writable(self) -> bool:
+        """Whether the transport takes more now; a peer that does not read fills it up."""
+        return self._writable.is_set()
+
+    @property
     def in_flight(self) -> int:
         return len(self._in_flight)
 
@@ -179,12 +186,34 @@ class Connection(asyncio.BufferedProtocol):
         self._write(request, api, self.versions.newest(api, version_max))
         await self._writable.wait()
 
-    async def _send(self, request: Message, api: Api, version: int) -> Message:
-        await self._writable.wait()
+    def post(self, request: Message, api: Api, version: int) -> "asyncio.Future[Message]":
+        """Send at once; the answer comes to the future, with no limit on how long that may take.
+
+        For those who keep an order of their own and look at ``is_writable`` first.
+
+        Raises:
+            ConnectionLostError: The connection is gone.
+        """
         correlation_id = self._write(request, api, version)
         answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._in_flight.append(_InFlight(correlation_id, api, version, answered))
-        return await answered
+        return answered
+
+    def post_unanswered(self, request: Message, api: Api, version: int) -> None:
+        """Send at once what is not answered (Produce with acks=0)."""
+        self._write(request, api, version)
+
+    async def wait_writable(self) -> None:
+        """Return when the transport takes more, or the connection is gone."""
+        await self._writable.wait()
+
+    def give_up(self, failure: KafkaError) -> None:
+        """Close, and tell all who wait why."""
+        self._fail(failure)
+
+    async def _send(self, request: Message, api: Api, version: int) -> Message:
+        await self._writable.wait()
+        return await self.post(request, api, version)
 
     def _write(self, request: Message, api: Api, version: int) -> int:
         if self._failure is not None or self._transport is None:
@@ -200,8 +229,8 @@ class Connection(asyncio.BufferedProtocol):
     # asyncio's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: uvloop's transports are none of asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._reader.writable()
@@ -218,9 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._in_flight:
             raise CorruptionError("an answer that nobody waits for")
         asked = self._in_flight.popleft()
-        # The reader's buffer is used again; records shall stay where they are.
-        own = memoryview(bytearray(frame))
-        correlation_id, body = open_response(own, asked.api, asked.version)
+        correlation_id, body = open_response(frame, asked.api, asked.version)
         if correlation_id != asked.correlation_id:
             raise CorruptionError(f"an answer to {correlation_id}, not to {asked.correlation_id}")
         version = asked.version

@@ -39,11 +39,12 @@ class KafkaError(OdradekError):
 
 
 class BrokerError(KafkaError):
-    """A broker refused; ``code`` says why."""
+    """A broker refused; ``code`` says why, ``message`` does in its own words if it has any."""
 
     def __init__(self, code: int, message: str | None = None, *, about: str = "") -> None:
         self.code = _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
         self.about = about
+        self.message = message
         parts = [f"{about}: " if about else "", self.code.name]
         if message:
             parts.append(f": {message}")

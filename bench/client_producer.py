@@ -1,0 +1,144 @@
+"""Our producer beside aiokafka, confluent-kafka and kafka-python: same broker, same records.
+
+The broker is a node of ours in a process of its own; clients run here, one after the other, round
+by round, and the median counts. Every record's future (or delivery report) is made and looked at in
+the end, because that is how a producer is used that has to know. Ours runs on asyncio's own event
+loop, as aiokafka does, and on uvloop.
+"""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kafka import KafkaProducer
+
+from bench.brokers import QUIET
+from bench.timing import Row
+from odradek.client.producer import Producer
+from tests.interop.node_process import NodeProcess
+
+ROUNDS = 3
+RECORDS = 60_000
+KAFKA_PYTHON_RECORDS = 15_000
+PARTITIONS = 1
+TIMEOUT_SECONDS = 120
+
+Measure = Callable[[str, str, bytes], float]
+
+
+def run() -> Iterator[Row]:
+    with (
+        tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder,
+        NodeProcess(Path(folder) / "data", QUIET) as node,
+    ):
+        for size in (100, 1024):
+            yield from _compare(node.bootstrap_servers, size)
+
+
+def _compare(servers: str, size: int) -> Iterator[Row]:
+    clients: dict[str, Measure] = {
+        "odradek": _ours,
+        "odradek, uvloop": _ours_uvloop,
+        "aiokafka": _aiokafka,
+        "confluent-kafka": _confluent,
+        "kafka-python": _kafka_python,
+    }
+    rates: dict[str, list[float]] = {name: [] for name in clients}
+    for number in range(ROUNDS):
+        for name, measure in clients.items():
+            topic = f"bench-{size}-{number}-{name.replace(', ', '-')}"
+            _create(servers, topic)
+            rates[name].append(measure(servers, topic, b"x" * size))
+    for name, figures in rates.items():
+        yield Row(f"produce {size} B", name, statistics.median(figures), "records/s")
+
+
+def _create(servers: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    made = admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)])
+    made[topic].result(TIMEOUT_SECONDS)
+
+
+def _ours(servers: str, topic: str, value: bytes) -> float:
+    return asyncio.run(_ours_async(servers, topic, value))
+
+
+def _ours_uvloop(servers: str, topic: str, value: bytes) -> float:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_ours_async(servers, topic, value))
+
+
+async def _ours_async(servers: str, topic: str, value: bytes) -> float:
+    async with Producer(bootstrap_servers=servers) as producer:
+        await (await producer.send(topic, value))
+        return await _timed(lambda: producer.send(topic, value), producer.flush)
+
+
+def _aiokafka(servers: str, topic: str, value: bytes) -> float:
+    return asyncio.run(_aiokafka_async(servers, topic, value))
+
+
+async def _aiokafka_async(servers: str, topic: str, value: bytes) -> float:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=servers, acks="all", enable_idempotence=True, linger_ms=5
+    )
+    await producer.start()
+    try:
+        await producer.send_and_wait(topic, value)
+        return await _timed(lambda: producer.send(topic, value), producer.flush)
+    finally:
+        await producer.stop()
+
+
+async def _timed(
+    send: "Callable[[], Awaitable[asyncio.Future[Any]]]", flush: Callable[[], Awaitable[None]]
+) -> float:
+    began = time.perf_counter()
+    futures = [await send() for _ in range(RECORDS)]
+    await flush()
+    for future in futures:
+        assert future.result()
+    return RECORDS / (time.perf_counter() - began)
+
+
+def _confluent(servers: str, topic: str, value: bytes) -> float:
+    producer = ConfluentProducer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 2 * RECORDS,
+        }
+    )
+    delivered: list[object] = []
+    producer.produce(topic, value)
+    producer.flush(TIMEOUT_SECONDS)
+    began = time.perf_counter()
+    for number in range(RECORDS):
+        producer.produce(topic, value, on_delivery=lambda error, _: delivered.append(error))
+        if number % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    seconds = time.perf_counter() - began
+    assert delivered == [None] * RECORDS
+    return RECORDS / seconds
+
+
+def _kafka_python(servers: str, topic: str, value: bytes) -> float:
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5)
+    producer.send(topic, value).get(TIMEOUT_SECONDS)
+    began = time.perf_counter()
+    futures = [producer.send(topic, value) for _ in range(KAFKA_PYTHON_RECORDS)]
+    producer.flush(TIMEOUT_SECONDS)
+    assert all(future.succeeded() for future in futures)
+    seconds = time.perf_counter() - began
+    producer.close()
+    return KAFKA_PYTHON_RECORDS / seconds

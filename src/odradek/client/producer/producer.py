@@ -1,0 +1,469 @@
+"""The producer as applications see it."""
+
+import asyncio
+import logging
+import os
+import ssl
+import time
+from asyncio import Future
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self
+from weakref import WeakSet
+
+from odradek.client.cluster import Cluster
+from odradek.client.errors import BrokerError, ClosedError, KafkaError, KafkaTimeoutError
+from odradek.client.producer.accumulator import Accumulator, PartitionQueue
+from odradek.client.producer.batch import Headers, RecordMetadata
+from odradek.client.producer.coordination import Offsets
+from odradek.client.producer.interceptors import (
+    Interceptor,
+    Interceptors,
+    ProducerRecord,
+    Serializer,
+    as_function,
+)
+from odradek.client.producer.partitioners import Partitioner
+from odradek.client.producer.routing import Router
+from odradek.client.producer.sender import Sender
+from odradek.client.producer.sequences import Sequences
+from odradek.client.producer.settings import DEFINITIONS, options_from
+from odradek.client.producer.transaction import GroupMetadata, Transaction
+from odradek.client.producer.transaction import TransactionState as State
+from odradek.client.producer.transaction_control import TransactionControl
+from odradek.client.settings import Settings
+from odradek.core.errors import ErrorCode
+from odradek.core.ids import TopicPartition
+from odradek.records import HEADER_BYTES, record_size_max
+
+_log: Final = logging.getLogger(__name__)
+_RECORD_OVERHEAD_MAX: Final = record_size_max(None, None)
+_SENDS_WITHOUT_PAUSE_MAX: Final = 1000
+_INTERRUPTED_SECONDS_MAX: Final = 2.0
+_producers: Final["WeakSet[Producer]"] = WeakSet()
+
+
+class Producer:
+    """Sends records to topics.
+
+    >>> async with Producer(bootstrap_servers="localhost:9092") as producer:
+    ...     future = await producer.send("greetings", b"hello", key=b"world")
+    ...     print((await future).offset)
+
+    ``await send`` waits only until there is room for the record; its future is done when the record
+    is, with the ``RecordMetadata`` or with what went wrong. Settings have Kafka's names
+    (``{"linger.ms": 0}``) or Python's (``linger_ms=0``), and Kafka's defaults: acks=all and
+    idempotence. Keys and values are bytes, or what the serializers make bytes of.
+
+    With a ``transactional_id``:
+
+    >>> await producer.init_transactions()
+    >>> async with producer.transaction():
+    ...     await producer.send("greetings", b"all or nothing")
+
+    Not thread-safe, as nothing in asyncio is, and of no use in a forked child. Not there yet:
+    metrics, two-phase commit (KIP-939), SASL.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        tls: ssl.SSLContext | None = None,
+        random: Random | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        **keywords: Any,
+    ) -> None:
+        """Check the settings; connect with ``start`` or ``async with``.
+
+        Raises:
+            ConfigurationError: A setting is unknown or wrong.
+        """
+        self._settings = Settings(DEFINITIONS, settings, **keywords)
+        self.options = options_from(self._settings)
+        self._tls = tls
+        self._random = random or Random()  # noqa: S311  # jitter, and which partition is next
+        self._now_ms = now_ms
+        self._serialize_key = as_function(key_serializer)
+        self._serialize_value = as_function(value_serializer)
+        self._partitioner = partitioner
+        self._interceptors = Interceptors(interceptors) if interceptors else None
+        self._sequences: Sequences | None = None
+        self._transaction: Transaction | None = None
+        if self.options.transactional_id is not None:
+            self._transaction = Transaction(self.options.transactional_id)
+        if self.options.idempotent:
+            self._sequences = Sequences(is_transactional=self._transaction is not None)
+        may_send = (lambda _: True) if self._transaction is None else self._transaction.may_send
+        self._accumulator = Accumulator(self.options, self._random, self._sequences, may_send)
+        request_bytes = min(self.options.max_request_size, self.options.buffer_memory)
+        self._record_size_max = request_bytes - HEADER_BYTES
+        self._sends_without_pause = 0
+        self._refusal: Exception | None = None
+        self._refuse(RuntimeError("not started: async with Producer(…), or await start()"))
+
+    # Life.
+
+    async def start(self) -> None:
+        """Connect to the cluster.
+
+        Raises:
+            KafkaTimeoutError: No bootstrap server answered.
+        """
+        if not isinstance(self._refusal, RuntimeError):
+            raise self._refusal or RuntimeError("started already")
+        self._loop = asyncio.get_running_loop()
+        self._cluster = Cluster(self._settings, tls=self._tls, random=self._random)
+        try:
+            await self._cluster.start()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._sender = Sender(
+            self.options, self._cluster, self._accumulator, self._sequences, self._transaction
+        )
+        if self._transaction is not None:
+            assert self._sequences is not None
+            self._control = TransactionControl(
+                self.options,
+                self._cluster,
+                self._transaction,
+                self._sequences,
+                self._sender,
+                self._flush,
+            )
+        self._router = Router(
+            self.options, self._cluster, self._accumulator, self._sender, self._partitioner
+        )
+        self._refuse(None)
+        self._sender.wake()
+        _producers.add(self)
+
+    def _refuse(self, why: Exception | None) -> None:
+        """Refuse all calls from now on, or take them."""
+        self._refusal = why
+        extras = (
+            self._interceptors,
+            self._transaction,
+            self._serialize_key,
+            self._serialize_value,
+        )
+        self._is_plain = why is None and extras == (None, None, None, None)
+
+    async def close(self, timeout_seconds: float | None = None) -> None:
+        """Deliver what was sent, abort what is not committed, and disconnect.
+
+        Never takes longer than ``timeout_seconds``, or ``delivery.timeout.ms`` without it; records
+        that are not delivered by then fail with ``ClosedError``.
+        """
+        if self._refusal is not None:
+            return
+        self._refuse(ClosedError("the producer is closed"))
+        if timeout_seconds is None:
+            timeout_seconds = self.options.delivery_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._finish()
+        except TimeoutError:
+            _log.warning("closed after %.1f s with records undelivered", timeout_seconds)
+        finally:
+            closed = ClosedError("the producer was closed before the record was delivered")
+            self._sender.close()
+            self._sender.delivery.give_up_all(closed)
+            # With the connections goes what they still held of memory: sends that wait for it wake
+            # up, and see that it is over.
+            await self._cluster.close()
+
+    async def _finish(self) -> None:
+        transaction = self._transaction
+        if transaction is None or not transaction.is_open:
+            await self._flush()
+        elif transaction.state is not State.COMMITTING:
+            try:
+                await self._control.abort()
+            except KafkaTimeoutError:
+                raise
+            except KafkaError as error:
+                _log.warning("the open transaction could not be aborted: %s", error)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Who is interrupted wants to get out; others want what they sent to arrive.
+        is_interrupted = kind is not None and not issubclass(kind, Exception)
+        await self.close(_INTERRUPTED_SECONDS_MAX if is_interrupted else None)
+
+    # Sending.
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+    ) -> "asyncio.Future[RecordMetadata]":
+        """Hand over a record; wait for room for it, up to ``max.block.ms``, not for its delivery.
+
+        Raises:
+            KafkaTimeoutError: Memory is full, or the topic unknown, for ``max.block.ms``.
+            BrokerError: The topic cannot be written to, or MESSAGE_TOO_LARGE.
+            TypeError: Key or value are not bytes.
+        """
+        if not self._is_plain:
+            topic, value, key, partition, headers, timestamp = self._prepare(
+                ProducerRecord(topic, value, key, partition, headers, timestamp)
+            )
+        if value.__class__ is bytes and key is None and not headers:
+            size = _RECORD_OVERHEAD_MAX + len(value)
+        elif value.__class__ is bytes and key.__class__ is bytes and not headers:
+            size = _RECORD_OVERHEAD_MAX + len(value) + len(key)
+        else:
+            size = _size_max(key, value, headers)
+        if size > self._record_size_max:
+            raise self._too_large(topic, size)
+        queue, is_stuck = None, False
+        queues = self._accumulator.topics.get(topic)
+        if queues is not None:
+            if partition is not None:
+                queue = queues.partitions.get(partition)
+            elif key is None and self._partitioner is None:
+                queue, is_stuck = queues.stuck, True
+            else:
+                queue = self._router.find(topic, key, value)
+        if timestamp is None:
+            timestamp = self._now_ms()
+        future: asyncio.Future[RecordMetadata] = Future(loop=self._loop)
+        record = (timestamp, key, value, headers, future, size)
+        if queue is None or not self._accumulator.append(queue, *record):
+            if queue is None or partition is not None or is_stuck:
+                queue = await self._router.queue_for(topic, partition, key, value)
+            await self._begin_batch(queue, *record)
+        if self._interceptors is not None:
+            future.add_done_callback(self._interceptors.on_done)
+        self._sends_without_pause += 1
+        if self._sends_without_pause >= _SENDS_WITHOUT_PAUSE_MAX:
+            await self._pause()
+        return future
+
+    def _prepare(self, record: ProducerRecord) -> ProducerRecord:
+        """Do what most producers have no need of, and see whether it may be sent at all."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._interceptors is not None:
+            record = self._interceptors.on_send(record)
+        if self._transaction is not None:
+            self._transaction.check_in_transaction()
+        if self._serialize_key is not None:
+            record = record._replace(key=self._serialize_key(record.topic, record.key))
+        if self._serialize_value is not None:
+            record = record._replace(value=self._serialize_value(record.topic, record.value))
+        return record
+
+    async def _begin_batch(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: Any,
+        value: Any,
+        headers: Headers,
+        future: "asyncio.Future[RecordMetadata]",
+        size: int,
+    ) -> None:
+        """Append to a batch that has room, or begin one as soon as there is memory for it."""
+        accumulator, pool = self._accumulator, self._accumulator.pool
+        record = (timestamp, key, value, headers, future)
+        if accumulator.append(queue, *record, size):
+            return  # in another partition than the one whose batch was full
+        reserved_bytes = min(accumulator.batch_bytes(size), pool.total_bytes)
+        if not pool.try_reserve(reserved_bytes):
+            await self._wait_for_memory(reserved_bytes)
+            if accumulator.append(queue, *record, size):
+                pool.release(reserved_bytes)  # another send began a batch meanwhile
+                return
+        has_full_batch = bool(queue.batches)
+        try:
+            if self._refusal is not None:
+                raise self._refusal  # closed while this waited
+            if self._transaction is not None:
+                self._transaction.check_in_transaction()
+                self._transaction.add(queue.partition)
+            now_ms = self._sender.now_ms()
+            batch = accumulator.append_first(queue, *record, reserved_bytes, now_ms)
+        except BaseException:
+            pool.release(reserved_bytes)
+            raise
+        queues = accumulator.topic(queue.partition.topic)
+        if queue is queues.stuck:
+            queues.stuck_batch = batch
+        self._sender.wake()
+        if has_full_batch:
+            # Whoever sends in a tight loop shall see it go out meanwhile.
+            await self._pause()
+
+    async def _pause(self) -> None:
+        self._sends_without_pause = 0
+        await asyncio.sleep(0)
+
+    async def _wait_for_memory(self, size: int) -> None:
+        pool = self._accumulator.pool
+        granted: asyncio.Future[None] = self._loop.create_future()
+        reservation = pool.wait(size, partial(_set_done, granted))
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(self.options.max_block_ms / 1000):
+                await granted
+        except BaseException as error:
+            pool.give_up(reservation)
+            if not isinstance(error, TimeoutError):
+                raise
+            raise KafkaTimeoutError(
+                f"buffer.memory ({pool.total_bytes} bytes) was full for {self.options.max_block_ms}"
+                " ms: the brokers do not keep up; send less, or raise buffer.memory"
+            ) from error
+
+    def _too_large(self, topic: str, size: int) -> BrokerError:
+        limit = "buffer.memory"
+        if self.options.max_request_size <= self.options.buffer_memory:
+            limit = "max.request.size"
+        problem = f"the record has up to {size + HEADER_BYTES} bytes, more than {limit}"
+        error = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, problem, about=topic)
+        if self._transaction is not None:
+            self._transaction.fail_abortably(error)
+        return error
+
+    async def flush(self) -> None:
+        """Wait until every record sent so far was delivered or has failed; without lingering.
+
+        Takes no longer than ``delivery.timeout.ms``. Failures are told by the records' futures.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        await self._flush()
+
+    async def _flush(self) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._accumulator.flush(done)
+        self._accumulator.hurry(+1)
+        self._sender.wake()
+        try:
+            await done
+        finally:
+            self._accumulator.hurry(-1)
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic."""
+        if self._refusal is not None:
+            raise self._refusal
+        known = await self._router.learn(topic)
+        return [TopicPartition(topic, partition) for partition in sorted(known.partitions)]
+
+    # Transactions.
+
+    async def init_transactions(self) -> None:
+        """Become the only producer of this ``transactional.id``; once, before all else.
+
+        Raises:
+            KafkaTimeoutError: No coordinator answered within ``max.block.ms``; try again.
+        """
+        await self._transactional().init()
+
+    async def begin_transaction(self) -> None:
+        self._transactional()
+        assert self._transaction is not None
+        self._transaction.begin()
+
+    async def commit_transaction(self) -> None:
+        """Deliver and commit all that was sent since ``begin_transaction``.
+
+        Raises:
+            TransactionFailedError: Some of it could not be delivered: abort.
+            ProducerFencedError: Another producer has taken over: close.
+            KafkaTimeoutError: No answer of the coordinator: call it again.
+        """
+        await self._transactional().commit()
+
+    async def abort_transaction(self) -> None:
+        """Have consumers skip what was sent since ``begin_transaction``."""
+        await self._transactional().abort()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Offsets, group_metadata: GroupMetadata
+    ) -> None:
+        """Commit a group's offsets with the transaction: consume, transform, produce, exactly once.
+
+        Offsets are those of the next records to read, as numbers or with metadata.
+        """
+        await self._transactional().send_offsets(offsets, group_metadata)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Begin; commit at the end of the block, or abort if it raises or cannot be committed."""
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException as error:
+            await self._abort_after(error)
+            raise
+
+    async def _abort_after(self, error: BaseException) -> None:
+        transaction = self._transaction
+        assert transaction is not None
+        if transaction.state not in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            return
+        try:
+            await self._control.abort()
+        except KafkaError as failure:
+            error.add_note(f"the transaction could not be aborted either: {failure}")
+
+    def _transactional(self) -> TransactionControl:
+        if self._refusal is not None:
+            raise self._refusal
+        if self._transaction is None:
+            raise RuntimeError("for transactions give the producer a transactional.id")
+        return self._control
+
+
+def _size_max(key: Any, value: Any, headers: Headers) -> int:
+    """Return how many bytes a record has at most.
+
+    Raises:
+        TypeError: It has something in it that is not bytes.
+    """
+    for each in (key, value):
+        if each is not None and not isinstance(each, bytes | bytearray | memoryview):
+            kind = type(each).__name__
+            raise TypeError(f"keys and values are bytes or None, not {kind}: set a serializer")
+    return record_size_max(key, value, headers)
+
+
+def _set_done(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _on_fork() -> None:
+    """Refuse to work in a child, which shares its parent's sockets and would garble them."""
+    for producer in _producers:
+        producer._refuse(ClosedError("made before a fork: make a producer in each process"))
+
+
+os.register_at_fork(after_in_child=_on_fork)

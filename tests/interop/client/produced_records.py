@@ -1,0 +1,68 @@
+"""Topics for producers, and what is in them in the eyes of librdkafka."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+TIMEOUT_SECONDS = 30
+_numbers = itertools.count()
+
+
+class Produced(NamedTuple):
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+
+
+def new_topic(servers: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+    """Create a topic with a name of its own, and wait until it can be used."""
+    name = f"produced-{next(_numbers)}"
+    admin = AdminClient({"bootstrap.servers": servers})
+    topic = NewTopic(name, partitions, 1, config=dict(configs or {}))
+    admin.create_topics([topic])[name].result(TIMEOUT_SECONDS)
+    return name
+
+
+def read_topic(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Produced]:
+    """Read everything that is there now, in the order of partitions and offsets."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": f"reader-{next(_numbers)}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+    )
+    known = consumer.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in known])
+    found: list[Produced] = []
+    ended: set[int | None] = set()
+    while len(ended) < len(known):
+        message: Any = consumer.poll(TIMEOUT_SECONDS)
+        assert message is not None, f"{topic}: the end did not come"
+        if message.error():
+            ended.add(message.partition())
+            continue
+        found.append(
+            Produced(
+                message.partition(),
+                message.offset(),
+                message.key(),
+                message.value(),
+                tuple(message.headers() or ()),
+                message.timestamp()[1],
+            )
+        )
+    consumer.close()
+    return sorted(found, key=lambda each: (each.partition, each.offset))
+
+
+def values_in(servers: str, topic: str, *, isolation: str = "read_committed") -> list[bytes | None]:
+    return [each.value for each in read_topic(servers, topic, isolation=isolation)]
