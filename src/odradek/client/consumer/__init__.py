@@ -1,0 +1,37 @@
+"""The consumer, and what it hands out and takes in."""
+
+from odradek.client.consumer.consumer import Consumer
+from odradek.client.consumer.errors import (
+    CommitFailedError,
+    CorruptRecordError,
+    FencedError,
+    LogTruncationError,
+    NoOffsetError,
+    RebalanceInProgressError,
+)
+from odradek.client.consumer.pattern import SubscriptionPattern
+from odradek.client.consumer.records import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    RebalanceListener,
+)
+from odradek.core.ids import TopicPartition
+
+__all__ = [
+    "CommitFailedError",
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "CorruptRecordError",
+    "FencedError",
+    "LogTruncationError",
+    "NoOffsetError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "RebalanceInProgressError",
+    "RebalanceListener",
+    "SubscriptionPattern",
+    "TopicPartition",
+]

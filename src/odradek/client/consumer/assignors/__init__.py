@@ -1,0 +1,29 @@
+"""Who reads what in a classic group: the four assignors that Kafka's consumer comes with."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.client.consumer.assignors.assignor import (
+    Assignment,
+    Assignor,
+    Members,
+    MemberSubscription,
+    Topics,
+)
+from odradek.client.consumer.assignors.cooperative_sticky import COOPERATIVE_STICKY
+from odradek.client.consumer.assignors.range import RANGE
+from odradek.client.consumer.assignors.round_robin import ROUND_ROBIN
+from odradek.client.consumer.assignors.sticky import STICKY
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {
+    each.name: each for each in (RANGE, ROUND_ROBIN, STICKY, COOPERATIVE_STICKY)
+}
+
+__all__ = [
+    "ASSIGNORS",
+    "Assignment",
+    "Assignor",
+    "MemberSubscription",
+    "Members",
+    "Topics",
+]

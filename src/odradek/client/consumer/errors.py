@@ -1,0 +1,49 @@
+"""What only a consumer can be told."""
+
+from collections.abc import Mapping
+
+from odradek.client.errors import KafkaError
+from odradek.core.ids import TopicPartition
+
+
+class CommitFailedError(KafkaError):
+    """The group has moved on without this member: others may read its partitions by now."""
+
+
+class RebalanceInProgressError(KafkaError):
+    """The group is dividing its partitions anew: poll, then commit again."""
+
+
+class NoOffsetError(KafkaError):
+    """There is nowhere to begin, and ``auto.offset.reset`` is ``none``."""
+
+    def __init__(self, partitions: Mapping[TopicPartition, str]) -> None:
+        self.partitions = frozenset(partitions)
+        named = ", ".join(f"{each}: {why}" for each, why in sorted(partitions.items()))
+        super().__init__(f"{named} (seek, commit an offset, or set auto.offset.reset)")
+
+
+class LogTruncationError(KafkaError):
+    """The log was cut below the position: records that were read are there no more (KIP-320)."""
+
+    def __init__(self, diverging: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """``diverging`` has the position and the end of what both have, by partition."""
+        self.partitions = dict(diverging)
+        named = ", ".join(
+            f"{each} at {position}, the log diverges at {end}"
+            for each, (position, end) in sorted(diverging.items())
+        )
+        super().__init__(f"{named} (seek to go on)")
+
+
+class FencedError(KafkaError):
+    """Another consumer has taken this one's ``group.instance.id``; it cannot go on."""
+
+
+class CorruptRecordError(KafkaError):
+    """A batch is not what its producer sent. Seek past it to go on."""
+
+    def __init__(self, partition: TopicPartition, offset: int, problem: str) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(f"{partition} at {offset}: {problem} (seek past it to go on)")
