@@ -54,8 +54,9 @@ bench: setup ## Print µs per operation, ours beside other libraries
 fuzz: setup ## Throw mutated bytes at every decoder (RUNS=1000000)
 	$(BIN)/python -m fuzz --runs $(or $(RUNS),1000000)
 
-gen: setup ## Regenerate the message codecs from their definitions
+gen: setup ## Regenerate the message codecs from their definitions, and the blocking clients
 	$(BIN)/python -m tools.generate
+	$(BIN)/python -m tools.blocking_twins
 
 gen-check: setup ## Fail if generated codecs or documents are not what their sources give
 	$(BIN)/python -m tools.generate --check

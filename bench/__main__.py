@@ -8,7 +8,7 @@ from bench.timing import Row
 
 SUITES = (
     *("protocol", "records", "storage", "cleaner", "net", "fetch"),
-    *("node", "groups", "transactions"),
+    *("node", "groups", "transactions", "client_producer", "client_consumer"),
 )
 
 

@@ -1,0 +1,86 @@
+"""The admin client: one object with every operation, each in the module of its noun.
+
+Missing, because no broker here has them yet: ACLs, quotas, SCRAM users, delegation tokens, share
+and streams groups, voters added and removed.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from odradek.client.admin.brokers import BrokerOperations
+from odradek.client.admin.configs import ConfigOperations
+from odradek.client.admin.driver import Driver
+from odradek.client.admin.group_offsets import GroupOffsetOperations
+from odradek.client.admin.groups import GroupOperations
+from odradek.client.admin.log_dirs import LogDirOperations
+from odradek.client.admin.partitions import PartitionOperations
+from odradek.client.admin.topics import TopicOperations
+from odradek.client.admin.transactions import TransactionOperations
+from odradek.client.cluster import Cluster
+from odradek.client.settings import COMMON, Definition, Settings
+
+SETTINGS: Final[Mapping[str, Definition]] = {
+    **COMMON,
+    # Who asks about a topic does not want it made.
+    "allow.auto.create.topics": Definition(False),
+}
+
+
+class Admin(
+    TopicOperations,
+    PartitionOperations,
+    ConfigOperations,
+    GroupOperations,
+    GroupOffsetOperations,
+    TransactionOperations,
+    LogDirOperations,
+    BrokerOperations,
+):
+    """Looks after a cluster.
+
+    >>> async with Admin(bootstrap_servers="localhost:9092") as admin:
+    ...     results = await admin.create_topics([NewTopic("orders", partitions=6)])
+    ...     results["orders"].error            # None, or why not
+    ...     results.unwrap()                   # the values, or the first error raised
+    ...     await admin.list_offsets({TopicPartition("orders", 0): OffsetSpec.LATEST})
+
+    Calls about many things ask each broker once and give a result for each thing. What may pass by
+    itself is tried again for ``default.api.timeout.ms``, or the ``timeout_ms`` of the call.
+    """
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
+        """Take settings in Kafka's names, or as keywords with underscores.
+
+        Raises:
+            ConfigurationError: One is unknown or wrong.
+        """
+        self._cluster = Cluster(Settings(SETTINGS, settings, **keywords))
+        self._driver = Driver(self._cluster)
+
+    async def start(self) -> None:
+        """Connect to a broker.
+
+        Raises:
+            KafkaTimeoutError: None could be reached in time.
+        """
+        await self._cluster.start()
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,131 @@
+"""Log directories of brokers: what is in them, and moving replicas between them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.client.admin.driver import Driver, Places, refusal
+from odradek.client.admin.results import Results
+from odradek.client.admin.routing import by_topic
+from odradek.client.errors import KafkaError, check
+from odradek.core.ids import TopicPartition
+from odradek.protocol.generated.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from odradek.protocol.generated.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+
+class ReplicaInfo(NamedTuple):
+    """``is_future``: a copy that is still being made; ``offset_lag`` is how far it is behind."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirDescription(NamedTuple):
+    """``error`` is set for a directory that is offline; sizes are -1 where they are not told."""
+
+    error: KafkaError | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int
+    usable_bytes: int
+
+
+class TopicPartitionReplica(NamedTuple):
+    topic: str
+    partition: int
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} on broker {self.broker}"
+
+
+class LogDirOperations:
+    _driver: Driver
+
+    async def describe_log_dirs(
+        self,
+        brokers: Collection[int] | None = None,
+        *,
+        partitions: Collection[TopicPartition] | None = None,
+        timeout_ms: float | None = None,
+    ) -> Results[int, dict[str, LogDirDescription]]:
+        """Return the log directories of brokers by path, with all replicas or with some."""
+        driver = self._driver
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribableLogDirTopic(topic=topic, partitions=indexes)
+                for topic, indexes in by_topic(partitions).items()
+            ]
+
+        async def ask(node_id: int) -> dict[str, LogDirDescription]:
+            request = DescribeLogDirsRequest(topics=topics)
+            response = await driver.cluster.ask(node_id, request, DescribeLogDirsResponse)
+            check(response.error_code, about="DescribeLogDirs")
+            return {each.log_dir: _described(each) for each in response.results}
+
+        return await driver.every_broker(ask, brokers=brokers, timeout_ms=timeout_ms)
+
+    async def alter_replica_log_dirs(
+        self,
+        moves: Mapping[TopicPartitionReplica, str],
+        *,
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartitionReplica, None]:
+        """Begin to move replicas to other directories of their brokers; see describe_log_dirs."""
+        driver = self._driver
+
+        async def ask(
+            node_id: int, keys: Sequence[TopicPartitionReplica]
+        ) -> Mapping[TopicPartitionReplica, KafkaError | None]:
+            request = AlterReplicaLogDirsRequest(dirs=_moves({key: moves[key] for key in keys}))
+            response = await driver.cluster.ask(node_id, request, AlterReplicaLogDirsResponse)
+            answers: dict[TopicPartitionReplica, KafkaError | None] = {}
+            for topic in response.results:
+                for each in topic.partitions:
+                    key = TopicPartitionReplica(topic.topic_name, each.partition_index, node_id)
+                    answers[key] = refusal(each.error_code, about=key)
+            return answers
+
+        return await driver.bulk(moves, _to_brokers, ask, timeout_ms=timeout_ms)
+
+
+async def _to_brokers(keys: Sequence[TopicPartitionReplica]) -> Places[TopicPartitionReplica]:
+    return {key: key.broker for key in keys}
+
+
+def _moves(moves: Mapping[TopicPartitionReplica, str]) -> list[AlterReplicaLogDir]:
+    by_path: dict[str, list[TopicPartition]] = {}
+    for (topic, partition, _), path in moves.items():
+        by_path.setdefault(path, []).append(TopicPartition(topic, partition))
+    return [
+        AlterReplicaLogDir(
+            path=path,
+            topics=[
+                AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                for topic, indexes in by_topic(partitions).items()
+            ],
+        )
+        for path, partitions in by_path.items()
+    ]
+
+
+def _described(found: DescribeLogDirsResult) -> LogDirDescription:
+    replicas = {
+        TopicPartition(topic.name, each.partition_index): ReplicaInfo(
+            each.partition_size, each.offset_lag, each.is_future_key
+        )
+        for topic in found.topics
+        for each in topic.partitions
+    }
+    error = refusal(found.error_code, about=found.log_dir)
+    return LogDirDescription(error, replicas, found.total_bytes, found.usable_bytes)

@@ -1,0 +1,112 @@
+"""An event loop on a thread of its own, for callers that have none, or one they cannot give away.
+
+After a fork the child has the loop but not its thread, and shares the kernel's side of it with its
+parent: the sockets, and the epoll set. Closing the loop in the child would take the parent's
+sockets out of that set. So the child points its copies of the descriptors at /dev/null, which
+lets go of the parent's, and forgets the loop.
+"""
+
+import asyncio
+import os
+import selectors
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, Final, TypeVar
+
+from odradek.client.errors import ClosedError
+
+T = TypeVar("T")
+
+_STOP_SECONDS_MAX: Final = 5.0
+_CANCEL_SECONDS_MAX: Final = 2.0
+_forgotten: Final[list["LoopThread"]] = []
+"""Loops of a parent process. Collecting them would run what ends their coroutines, here."""
+
+
+class LoopThread:
+    def __init__(self, name: str) -> None:
+        # Not uvloop: what is registered has to be known after a fork.
+        self._selector = selectors.DefaultSelector()
+        self.loop = asyncio.SelectorEventLoop(self._selector)
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Have a coroutine run.
+
+        Raises:
+            ClosedError: The loop is no more.
+            RuntimeError: Called by what runs on the loop: it would wait for itself.
+        """
+        try:
+            self.check_outside()
+            return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except BaseException:
+            coroutine.close()
+            raise
+
+    def check_outside(self) -> None:
+        """Raise if the caller runs on the loop, which is to do what he waits for."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "called on the client's own thread, by a callback: it would never end"
+            )
+        if self.loop.is_closed():
+            raise ClosedError("the client is closed")
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+        """Return what a coroutine returns; an interrupt, or the end of the time, cancels it.
+
+        Raises:
+            ClosedError: The loop was stopped meanwhile.
+            TimeoutError: The time is over.
+        """
+        future = self.submit(coroutine)
+        try:
+            return future.result(timeout_seconds)
+        except CancelledError as error:
+            raise ClosedError("the client was closed") from error
+        finally:
+            if not future.done():
+                future.cancel()
+
+    def stop(self) -> None:
+        """Cancel what runs and end the thread; takes a few seconds at most."""
+        self.stop_soon()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_STOP_SECONDS_MAX)
+
+    def stop_soon(self) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        except RuntimeError:
+            return  # closed already
+
+    def forget_after_fork(self) -> None:
+        """Let go of the parent's descriptors; in a child, where the thread does not exist."""
+        self.loop.set_exception_handler(lambda _, __: None)
+        with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123
+            shared = [key.fd for key in self._selector.get_map().values()]
+            if isinstance(self._selector, selectors.EpollSelector):
+                shared.append(self._selector.fileno())
+            for descriptor in shared:
+                os.dup2(nothing.fileno(), descriptor, inheritable=False)
+        _forgotten.append(self)
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self.loop.run_until_complete(_cancel_all())
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        finally:
+            self.loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_CANCEL_SECONDS_MAX)
