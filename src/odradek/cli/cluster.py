@@ -1,0 +1,80 @@
+"""``odradek cluster``, the twin of ``kafka-cluster``."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from odradek.cli.tables import column_width, padded, print_json
+from odradek.cli.tool_options import Server, ToolError, ToolGroup, server_options
+from odradek.client.admin.admin import Admin
+from odradek.client.errors import UnsupportedError
+
+_HEADERS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
+
+
+@click.group(cls=ToolGroup, no_args_is_help=False)
+def cluster() -> None:
+    """Show the id of a cluster and its endpoints; unregister a broker."""
+
+
+def _connection_options() -> Callable[[Any], Any]:
+    return server_options(controller=True, old_config=["--config"])
+
+
+@cluster.command("cluster-id")
+@_connection_options()
+def cluster_id(server: Server) -> None:
+    """Print the id of the cluster."""
+
+    async def work(admin: Admin) -> None:
+        found = (await admin.describe_cluster()).cluster_id
+        click.echo(f"Cluster ID: {found}")
+
+    server.run(work)
+
+
+@cluster.command()
+@_connection_options()
+@click.option("--id", "-i", "node_id", type=int, required=True, help="The id of the broker.")
+def unregister(server: Server, node_id: int) -> None:
+    """Make the cluster forget a broker that is gone for good."""
+
+    async def work(admin: Admin) -> None:
+        try:
+            await admin.unregister_broker(node_id)
+        except UnsupportedError as error:
+            problem = "The target cluster does not support the broker unregistration API."
+            raise ToolError(problem) from error
+        click.echo(f"Broker {node_id} is no longer registered.")
+
+    server.run(work, report=click.echo)
+
+
+@cluster.command("list-endpoints")
+@_connection_options()
+@click.option("--include-fenced-brokers", is_flag=True, help="Show brokers that are fenced, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_endpoints(server: Server, *, include_fenced_brokers: bool, as_json: bool) -> None:
+    """List the brokers and where clients reach them."""
+
+    async def work(admin: Admin) -> None:
+        described = await admin.describe_cluster(include_fenced_brokers=include_fenced_brokers)
+        if as_json:
+            print_json([each._asdict() for each in described.brokers])
+            return
+        racks = [each.rack for each in described.brokers if each.rack is not None]
+        widths = (
+            10,
+            column_width(0, (each.host for each in described.brokers)),
+            10,
+            max(map(len, racks), default=10),
+            10,
+            15,
+        )
+        click.echo(padded(_HEADERS, widths))
+        for node_id, host, port, rack, is_fenced in described.brokers:
+            state = "fenced" if is_fenced else "unfenced"
+            click.echo(padded((node_id, host, port, rack or "null", state, "broker"), widths))
+
+    server.run(work)

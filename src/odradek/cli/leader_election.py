@@ -1,0 +1,114 @@
+"""``odradek leader-election``, the twin of ``kafka-leader-election``."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from odradek.cli.json_files import duplicates, partition_of, read_rows
+from odradek.cli.tool_options import (
+    Server,
+    Tool,
+    ToolError,
+    is_given,
+    reason,
+    server_options,
+)
+from odradek.client.admin.admin import Admin
+from odradek.client.admin.partitions import ElectionType
+from odradek.client.errors import BrokerError, KafkaError, KafkaTimeoutError
+from odradek.core.errors import ErrorCode
+from odradek.core.ids import TopicPartition
+
+_TIMEOUTS: Final = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
+_SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
+
+
+@click.command(cls=Tool, no_args_is_help=True)
+@server_options(old_config=["--admin.config"])
+@click.option(
+    "--election-type",
+    required=True,
+    type=click.Choice([each.name for each in ElectionType], case_sensitive=False),
+    help="preferred: where another leads than the first replica. unclean: where nobody leads;"
+    " records may be lost. REQUIRED.",
+)
+@click.option("--topic", help="One partition of this topic: give --partition too.")
+@click.option("--partition", type=click.IntRange(0))
+@click.option("--all-topic-partitions", is_flag=True, help="Wherever it is needed.")
+@click.option(
+    "--path-to-json-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help='{"partitions": [{"topic": "foo", "partition": 1}]}',
+)
+def leader_election(server: Server, election_type: str, **scope: Any) -> None:
+    """Elect leaders of partitions."""
+    _check({name.replace("_", "-"): value for name, value in scope.items()})
+    election = ElectionType[election_type]
+
+    async def work(admin: Admin) -> None:
+        await _elect(admin, election, _partitions(**scope))
+
+    server.run(work, defaults=_TIMEOUTS)
+
+
+def _check(scope: dict[str, object]) -> None:
+    if sum(is_given(scope[name]) for name in _SCOPES) != 1:
+        problem = "One and only one of the following options is required"
+        raise click.UsageError(f"{problem}: {', '.join(_SCOPES)}")
+    if is_given(scope["topic"]) and scope["partition"] is None:
+        raise click.UsageError("Missing required option(s): partition")
+    if scope["partition"] is not None and not is_given(scope["topic"]):
+        raise click.UsageError("Option partition is only allowed if topic is used")
+
+
+def _partitions(
+    topic: str | None,
+    partition: int | None,
+    path_to_json_file: Path | None,
+    *,
+    all_topic_partitions: bool,
+) -> list[TopicPartition] | None:
+    if all_topic_partitions:
+        return None
+    if path_to_json_file is None:
+        assert topic is not None
+        assert partition is not None
+        return [TopicPartition(topic, partition)]
+    found = read_rows(path_to_json_file, "partitions", partition_of)
+    twice = duplicates(found)
+    if twice:
+        problem = "Replica election data contains duplicate partitions"
+        raise ToolError(f"{problem}: [{', '.join(map(str, twice))}]")
+    return found
+
+
+async def _elect(
+    admin: Admin, election: ElectionType, partitions: list[TopicPartition] | None
+) -> None:
+    try:
+        results = await admin.elect_leaders(partitions, election=election)
+    except KafkaTimeoutError as timeout:
+        raise ToolError("Timeout waiting for election results") from timeout
+    elected = [key for key, each in results.items() if each.error is None]
+    unneeded = [key for key, error in results.errors.items() if _is_not_needed(error)]
+    failed = {key: error for key, error in results.errors.items() if not _is_not_needed(error)}
+    if elected:
+        done = f"Successfully completed leader election ({election.name})"
+        click.echo(f"{done} for partitions {_names(elected)}")
+    if unneeded:
+        click.echo(f"Valid replica already elected for partitions {_names(unneeded)}")
+    for key, error in sorted(failed.items()):
+        problem = f"Error completing leader election ({election.name}) for partition: {key}"
+        click.echo(f"{problem}: {reason(error)}")
+    if failed:
+        raise ToolError(f"{len(failed)} replica(s) could not be elected")
+
+
+def _is_not_needed(error: KafkaError) -> bool:
+    return isinstance(error, BrokerError) and error.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions)))

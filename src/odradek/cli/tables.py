@@ -1,0 +1,41 @@
+"""Tables and JSON as tools print them."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import click
+
+MISSING: Final = "-"
+
+
+def show(value: object) -> str:
+    """Return what a cell shows for a value; nothing is a dash."""
+    return MISSING if value is None else str(value)
+
+
+def padded(cells: Iterable[object], widths: Sequence[int]) -> str:
+    """Return one line; cells beyond the widths are not padded."""
+    texts = [show(cell) for cell in cells]
+    filled = [text.ljust(width) for text, width in zip(texts, widths, strict=False)]
+    return " ".join(filled + texts[len(widths) :])
+
+
+def column_width(least: int, texts: Iterable[object]) -> int:
+    """Return the width in which all of these fit."""
+    return max([least, *(len(show(text)) for text in texts)])
+
+
+def print_tabbed(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table as Kafka's newer tools do: as wide as needed, a tab after each cell."""
+    lines = [tuple(headers), *(tuple(map(str, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
+        click.echo("".join(f"{cell}\t" for cell in cells))
+
+
+def print_json(document: object, *, compact: bool = False) -> None:
+    """Print JSON for programs: all of it on one line if ``compact``."""
+    separators = (",", ":") if compact else None
+    click.echo(json.dumps(document, separators=separators, ensure_ascii=False))
