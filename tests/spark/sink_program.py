@@ -1,0 +1,41 @@
+"""A driver program that tests kill: files of a folder, one for each micro-batch, into a topic.
+
+``python -m tests.spark.sink_program SERVERS TOPIC FOLDER [OPTION=VALUE ...]``. It ends when all
+files are through, or with what went wrong.
+"""
+
+import sys
+from pathlib import Path
+
+from odradek.spark import session
+
+TASKS = 4
+MASTER = "local[2,20]"
+"""Two cores, and twenty attempts for each task: its workers are killed."""
+CONF = {
+    "spark.driver.memory": "512m",
+    # Started often and for seconds only: the time that optimizing takes never comes back.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def main(servers: str, topic: str, folder: Path, options: dict[str, str]) -> None:
+    spark = session("sink-program", master=MASTER, conf=CONF)
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder / "in"))
+    writer = (
+        lines.repartition(TASKS)
+        .writeStream.format("odradek")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", topic)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .options(**options)
+    )
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    _, servers_given, topic_given, folder_given, *pairs = sys.argv
+    given = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    main(servers_given, topic_given, Path(folder_given), given)

@@ -1,0 +1,327 @@
+"""Micro-batches from a broker, driven as Spark drives them."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from odradek.client import BlockingAdmin, BlockingProducer, BrokerError
+from odradek.spark.options import OptionError
+from odradek.spark.planning import DataLossError
+from odradek.testing.broker import Broker
+from tests.spark_reading import Stream, at, produce
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(memory=True) as started:
+        yield started
+
+
+@pytest.fixture
+def servers(broker: Broker) -> Iterator[dict[str, str]]:
+    yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    broker.clear_faults()
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def test_a_stream_begins_at_the_end_unless_told_otherwise(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("begin")
+    produce(broker.bootstrap_servers, "begin", numbered(3))
+    base = {**servers, "subscribe": "begin"}
+    assert Stream(base).offset == {"begin": {"0": 3}}
+    assert Stream({**base, "startingOffsets": "earliest"}).offset == {"begin": {"0": 0}}
+    assert Stream({**base, "startingOffsets": '{"begin":{"0":2}}'}).offset == {"begin": {"0": 2}}
+    at_time = {
+        "startingTimestamp": "99999999999999",
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+    assert Stream({**base, **at_time}).offset == {"begin": {"0": 3}}
+
+
+def test_what_comes_is_read_once(broker: Broker, servers: dict[str, str]) -> None:
+    broker.create_topic("once")
+    stream = Stream({**servers, "subscribe": "once"})
+    assert stream.step() is None
+    for start in (0, 10):
+        produce(broker.bootstrap_servers, "once", numbered(10, start))
+        assert stream.step() == numbered(10, start)
+    assert stream.step() is None
+
+
+def test_a_stream_goes_on_where_its_checkpoint_is(broker: Broker, servers: dict[str, str]) -> None:
+    broker.create_topic("restart")
+    produce(broker.bootstrap_servers, "restart", numbered(5))
+    base = {**servers, "subscribe": "restart", "startingOffsets": "earliest"}
+    stream = Stream(base)
+    assert stream.step() == numbered(5)
+    produce(broker.bootstrap_servers, "restart", numbered(5, 5))
+    assert Stream(base, start=stream.offset).step() == numbered(5, 5)
+
+
+def test_an_idle_stream_waits_and_is_woken_by_a_record(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("idle", 2)
+    stream = Stream({**servers, "subscribe": "idle", "kafka.fetch.max.wait.ms": "20000"})
+    reader = stream.reader
+    found: list[object] = []
+    asking = threading.Thread(
+        target=lambda: found.append(reader.latestOffset(stream.offset, ReadAllAvailable()))
+    )
+    begun = time.monotonic()
+    asking.start()
+    asking.join(0.3)
+    assert asking.is_alive()  # else Spark would ask again and again
+    produce(broker.bootstrap_servers, "idle", [b"x"], partition=1)
+    asking.join(10)
+    assert found == [{"idle": {"0": 0, "1": 1}}]
+    assert time.monotonic() - begun < 10
+
+
+def test_an_idle_stream_answers_after_a_while(broker: Broker, servers: dict[str, str]) -> None:
+    broker.create_topic("quiet")
+    stream = Stream({**servers, "subscribe": "quiet", "kafka.fetch.max.wait.ms": "100"})
+    stream.step()
+    begun = time.monotonic()
+    assert stream.step() is None
+    assert time.monotonic() - begun >= 0.1
+
+
+def test_a_stream_of_no_topic_yet_waits_too(broker: Broker, servers: dict[str, str]) -> None:
+    stream = Stream({**servers, "subscribePattern": "not-yet-.*"})
+    assert stream.offset == {}
+    begun = time.monotonic()
+    assert stream.step() is None
+    assert time.monotonic() - begun >= 0.05
+
+
+def test_the_most_per_trigger(broker: Broker, servers: dict[str, str]) -> None:
+    broker.create_topic("most", 2)
+    for partition in (0, 1):
+        produce(broker.bootstrap_servers, "most", numbered(10), partition=partition)
+    base = {**servers, "subscribe": "most", "startingOffsets": "earliest"}
+    stream = Stream({**base, "maxOffsetsPerTrigger": "8"})
+    assert stream.reader.getDefaultReadLimit() == ReadMaxRows(8)
+    sizes = [len(rows) for rows in iter(stream.step, None)]
+    assert sizes == [8, 8, 4]
+    everything = Stream({**base, "maxOffsetsPerTrigger": "8"}).everything()
+    assert everything is not None
+    assert len(everything) == 20
+
+
+def test_the_least_per_trigger(broker: Broker, servers: dict[str, str]) -> None:
+    broker.create_topic("least")
+    produce(broker.bootstrap_servers, "least", numbered(1))
+    base = {**servers, "subscribe": "least", "startingOffsets": "earliest"}
+    stream = Stream({**base, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1h"})
+    assert stream.reader.getDefaultReadLimit() == ReadMinRows(5)
+    assert stream.step() == [b"0"]  # the first is not made to wait
+    produce(broker.bootstrap_servers, "least", numbered(3, 1))
+    assert stream.step() is None
+    produce(broker.bootstrap_servers, "least", numbered(2, 4))
+    assert stream.step() == numbered(5, 1)
+
+
+def test_the_least_is_not_waited_for_longer_than_the_delay(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("delay")
+    produce(broker.bootstrap_servers, "delay", numbered(1))
+    base = {**servers, "subscribe": "delay", "startingOffsets": "earliest"}
+    stream = Stream({**base, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "0s"})
+    assert stream.step() == [b"0"]
+    produce(broker.bootstrap_servers, "delay", numbered(1, 1))
+    assert stream.step() == [b"1"]
+
+
+def test_the_least_and_the_most_together(broker: Broker, servers: dict[str, str]) -> None:
+    broker.create_topic("both")
+    produce(broker.bootstrap_servers, "both", numbered(10))
+    base = {**servers, "subscribe": "both", "startingOffsets": "earliest"}
+    limits = {"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "4"}
+    stream = Stream({**base, **limits})
+    assert [stream.step() for _ in range(3)] == [numbered(4), numbered(4, 4), None]
+
+
+def test_available_now_ends_where_the_log_ended_when_it_began(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("now")
+    produce(broker.bootstrap_servers, "now", numbered(5))
+    base = {**servers, "subscribe": "now", "startingOffsets": "earliest"}
+    limits = {"maxOffsetsPerTrigger": "3", "minOffsetsPerTrigger": "3"}
+    stream = Stream({**base, **limits})
+    stream.reader.prepareForTriggerAvailableNow()
+    assert stream.step() == numbered(3)
+    produce(broker.bootstrap_servers, "now", numbered(5, 5))
+    begun = time.monotonic()
+    assert [stream.step(), stream.step()] == [numbered(2, 3), None]
+    assert time.monotonic() - begun < 5
+
+
+def test_new_partitions_are_read_from_their_beginning(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("grows")
+    stream = Stream({**servers, "subscribe": "grows", "maxOffsetsPerTrigger": "100"})
+    produce(broker.bootstrap_servers, "grows", [b"a"])
+    assert stream.step() == [b"a"]
+    with BlockingAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_partitions({"grows": 2}).unwrap()
+    produce(broker.bootstrap_servers, "grows", [b"b", b"c"], partition=1)
+    assert stream.step() == [b"b", b"c"]
+    assert stream.offset == {"grows": {"0": 1, "1": 2}}
+
+
+def test_new_topics_of_a_pattern_are_read_from_their_beginning(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("matching-1")
+    stream = Stream({**servers, "subscribePattern": "matching-.*"})
+    broker.create_topic("matching-2")
+    produce(broker.bootstrap_servers, "matching-2", [b"new"])
+    assert stream.step() == [b"new"]
+
+
+def test_a_new_partition_that_has_lost_records_already_is_data_loss(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("late-1")
+    base = {**servers, "subscribePattern": "late-.*"}
+    strict, lenient = Stream(base), Stream({**base, "failOnDataLoss": "false"})
+    broker.create_topic("late-2")
+    produce(broker.bootstrap_servers, "late-2", numbered(5))
+    with BlockingAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({at("late-2"): 2}).unwrap()
+    with pytest.raises(DataLossError, match="Added partition late-2-0 starts from 2"):
+        strict.step()
+    assert lenient.step() == numbered(3, 2)
+
+
+def test_a_deleted_topic_fails_the_stream_or_is_left_out(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    for topic in ("gone-1", "gone-2"):
+        broker.create_topic(topic)
+    base = {**servers, "subscribePattern": "gone-.*", "fetchOffset.numRetries": "2"}
+    named = {**servers, "subscribe": "gone-1,gone-2", "fetchOffset.numRetries": "2"}
+    strict, lenient = Stream(base), Stream({**base, "failOnDataLoss": "false"})
+    strict_named, lenient_named = Stream(named), Stream({**named, "failOnDataLoss": "false"})
+    produce(broker.bootstrap_servers, "gone-2", [b"kept"])
+    with BlockingAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics(["gone-1"]).unwrap()
+    with pytest.raises(DataLossError, match="gone-1-0 are gone"):
+        strict.step()
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        strict_named.step()
+    for stream in (lenient, lenient_named):
+        assert stream.step() == [b"kept"]
+        assert stream.offset == {"gone-2": {"0": 1}}
+        assert stream.step() is None
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning_if_that_is_allowed(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("anew")
+    produce(broker.bootstrap_servers, "anew", numbered(9))
+    base = {**servers, "subscribe": "anew", "fetchOffset.numRetries": "2"}
+    strict, lenient = Stream(base), Stream({**base, "failOnDataLoss": "false"})
+    with BlockingAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics(["anew"]).unwrap()
+        admin.create_topics(["anew"]).unwrap()
+    produce(broker.bootstrap_servers, "anew", [b"new-1", b"new-2"])
+    with pytest.raises(DataLossError, match="offset was changed from 9 to 2"):
+        strict.step()
+    assert lenient.step() == [b"new-1", b"new-2"]
+
+
+def test_an_aborted_transaction_makes_a_batch_without_rows(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("aborted")
+    base = {**servers, "subscribe": "aborted", "kafka.isolation.level": "read_committed"}
+    stream = Stream(base)
+    where = {"transactional_id": "aborted-id", "bootstrap_servers": broker.bootstrap_servers}
+    with BlockingProducer(where) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("aborted", value=b"void", partition=0)
+        producer.flush()
+        assert stream.step() is None  # not before it is decided
+        producer.abort_transaction()
+    assert stream.step() == []
+    produce(broker.bootstrap_servers, "aborted", [b"good"])
+    assert stream.step() == [b"good"]
+
+
+def committed(broker: Broker, group: str) -> dict[str, int]:
+    with BlockingAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        found = admin.list_group_offsets([group]).unwrap()[group]
+    return {str(partition): each.offset for partition, each in found.items()}
+
+
+def test_processed_offsets_are_committed_to_a_group(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("lag")
+    produce(broker.bootstrap_servers, "lag", numbered(5))
+    options = {"subscribe": "lag", "startingOffsets": "earliest", "commitOffsetsToGroup": "shown"}
+    stream = Stream({**servers, **options})
+    assert stream.step() == numbered(5)
+    stream.reader.commit(stream.offset)
+    assert committed(broker, "shown") == {"lag-0": 5}
+    produce(broker.bootstrap_servers, "lag", numbered(2, 5))
+    stream.reader.prepareForTriggerAvailableNow()
+    assert stream.step() == numbered(2, 5)
+    assert stream.step() is None  # Spark tells of the last batch only by asking once more
+    assert committed(broker, "shown") == {"lag-0": 7}
+
+
+def test_a_refused_commit_does_not_end_the_stream(broker: Broker, servers: dict[str, str]) -> None:
+    broker.create_topic("refused")
+    produce(broker.bootstrap_servers, "refused", numbered(5))
+    options = {"subscribe": "refused", "startingOffsets": "earliest"}
+    stream = Stream({**servers, **options, "commitOffsetsToGroup": "unlucky"})
+    with broker.fail("OffsetCommit", "GROUP_AUTHORIZATION_FAILED") as fault:
+        stream.reader.commit({"refused": {"0": 1}})
+    assert fault.fired == 1
+    assert stream.step() == numbered(5)
+
+
+def test_an_end_before_where_the_stream_is_is_asked_for_again(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("behind")
+    produce(broker.bootstrap_servers, "behind", numbered(3))
+    options = {"subscribe": "behind", "fetchOffset.retryIntervalMs": "300"}
+    stream = Stream({**servers, **options}, start={"behind": {"0": 5}})
+    late = threading.Timer(0.1, produce, (broker.bootstrap_servers, "behind", numbered(3, 3)))
+    late.start()
+    assert stream.step() == [b"5"]
+    late.join()
+
+
+def test_reported_is_what_there_is_not_what_is_taken(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    broker.create_topic("report")
+    produce(broker.bootstrap_servers, "report", numbered(9))
+    base = {**servers, "subscribe": "report", "startingOffsets": "earliest"}
+    stream = Stream({**base, "maxOffsetsPerTrigger": "4"})
+    stream.step()
+    assert stream.offset == {"report": {"0": 4}}
+    assert stream.reader.reportLatestOffset() == {"report": {"0": 9}}
+
+
+def test_options_for_batches_only_are_refused_when_the_reader_is_made() -> None:
+    with pytest.raises(OptionError, match="ending offset not valid in streaming queries"):
+        Stream({"kafka.bootstrap.servers": "h:1", "subscribe": "t", "endingOffsets": "latest"})
