@@ -28,8 +28,8 @@ $(STAMP): $(LOCK) pyproject.toml src/odradek/records/_compiled.pyx | $(filter .u
 	@$(BIN)/python -c "from odradek.records import COMPILED; print('compiled record codec:', 'yes' if COMPILED else 'no (no C compiler found: the pure-Python codec does the work, slower)')"
 	@touch $@
 
-run: setup ## Do the main job: a broker, a producer, a consumer, 10,000 records
-	$(BIN)/python -m examples.round_trip
+run: setup ## Do the main job: a broker, a stream of orders, a pipeline on Spark
+	$(BIN)/python -m examples.orders
 
 serve: setup ## Run a broker on 127.0.0.1:9092 until Ctrl-C
 	$(BIN)/odradek serve

@@ -1,6 +1,6 @@
 """Starts a broker in this process, sends it records with confluent-kafka and reads them back.
 
-$ make run
+$ python -m examples.round_trip
 """
 
 import time

@@ -1,0 +1,1 @@
+"""A pipeline from orders to revenue, on Spark: see ``orders.yaml`` for what it does."""

@@ -1,0 +1,132 @@
+"""Where a pipeline keeps how far it is, and since when.
+
+    <checkpoint>/pipeline.json       the epoch, and the offsets it began at
+    <checkpoint>/lock                held by whoever runs or resets it
+    <checkpoint>/epoch-<n>/<sink>/   Spark's checkpoint of one query
+
+A reset begins a new epoch: what Spark keeps cannot be wound back, so it starts afresh beside the
+old one, which stays as it was.
+
+Missing: epochs and the lock in checkpoints that are not local folders (``s3a://``, ``hdfs://``).
+Those are always in epoch 0 and cannot be reset: name another checkpoint and another start instead.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from odradek.spark.offsets import Offsets, offsets_json, parse_offsets
+
+STATE_BYTES_MAX: Final = 16 * 2**20
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint is in use, damaged, or cannot do what is asked of it."""
+
+
+class Epoch(NamedTuple):
+    number: int = 0
+    offsets: Offsets | None = None
+    """Where it began; None is what the file of the pipeline says."""
+
+    def start_options(self) -> dict[str, str]:
+        """Return options of the source, to be used instead of those in the file."""
+        if self.offsets is None:
+            return {}
+        return {"startingOffsets": json.dumps(offsets_json(self.offsets))}
+
+
+class Checkpoints:
+    def __init__(self, location: str) -> None:
+        self.location = location.rstrip("/")
+        self.folder = _local_folder(location)
+
+    def of_query(self, epoch: Epoch, query: str) -> str:
+        return f"{self.location}/epoch-{epoch.number}/{query}"
+
+    def epoch(self) -> Epoch:
+        """Return the epoch that runs now, or would run next.
+
+        Raises:
+            CheckpointError: What is written there makes no sense.
+        """
+        if self.folder is None or not (path := self._state_path()).exists():
+            return Epoch()
+        try:
+            state = json.loads(path.read_bytes()[: STATE_BYTES_MAX + 1])
+            return _epoch(state)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(f"{path} is damaged: {error}") from error
+
+    def begin_epoch(self, offsets: Offsets) -> Epoch:
+        """Make the next start begin at these offsets, with nothing behind it.
+
+        Raises:
+            CheckpointError: The checkpoint is not a local folder.
+        """
+        if self.folder is None:
+            raise CheckpointError(
+                f"{self.location} is not a local folder and cannot be reset: "
+                "give the pipeline another checkpoint and another start"
+            )
+        epoch = Epoch(self.epoch().number + 1, offsets)
+        state = {"epoch": epoch.number, "startingOffsets": offsets_json(offsets)}
+        new = self._state_path().with_suffix(".new")
+        with new.open("w") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._state_path())
+        return epoch
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep others from running the same pipeline; a process that dies lets go.
+
+        Raises:
+            CheckpointError: Somebody runs it.
+        """
+        if self.folder is None:
+            yield
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                problem = f"the pipeline of {self.location} is running already"
+                raise CheckpointError(problem) from error
+            yield
+
+    def is_locked(self) -> bool:
+        """Tell whether somebody runs the pipeline, on this machine."""
+        if self.folder is None or not (self.folder / "lock").exists():
+            return False
+        try:
+            with self.lock():
+                return False
+        except CheckpointError:
+            return True
+
+    def _state_path(self) -> Path:
+        assert self.folder is not None
+        return self.folder / "pipeline.json"
+
+
+def _epoch(state: Mapping[str, Any]) -> Epoch:
+    number = state["epoch"]
+    if not isinstance(number, int) or number < 0:
+        raise ValueError(f"epoch {number!r}")
+    return Epoch(number, parse_offsets(state["startingOffsets"]))
+
+
+def _local_folder(location: str) -> Path | None:
+    parts = urlsplit(location)
+    if parts.scheme in ("", "file"):
+        return Path(unquote(parts.path) if parts.scheme else location)
+    return None

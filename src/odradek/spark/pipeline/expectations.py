@@ -1,0 +1,111 @@
+"""What is expected of rows, and what becomes of those that are not as expected.
+
+All three verdicts are counted by Spark as the rows go by (``DataFrame.observe``) and told with the
+progress of a query. ``drop`` leaves rows out, ``quarantine`` makes dead letters of them, ``fail``
+stops the query before the micro-batch is committed.
+
+A dead letter has headers in the names that Kafka Connect uses. Records that could not be decoded
+keep their key and value; rows that failed an expectation are written as JSON, without a key.
+"""
+
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from odradek.spark.dead_letters import CONNECT_PREFIX
+from odradek.spark.formats import CORRUPT
+from odradek.spark.pipeline.definition import Corrupt, Expectation
+
+ROWS: Final = "rows"
+FAILED: Final = "failed"
+EXPECTATION_PREFIX: Final = "expectation "
+CORRUPT_COUNT: Final = "corrupt records"
+DEAD_LETTER_COUNT: Final = "dead letters"
+
+
+class Rejects(NamedTuple):
+    """Where rows go that are to be quarantined."""
+
+    pipeline: str
+    frames: list[DataFrame]
+
+
+def apply_expectations(frame: DataFrame, expectation: Expectation, rejects: Rejects) -> DataFrame:
+    """Return the rows that go on; those that are to be quarantined are added to ``rejects``."""
+    is_met = f.coalesce(f.expr(expectation.condition).cast("boolean"), f.lit(False))
+    counted = counting(frame, EXPECTATION_PREFIX + expectation.name, ~is_met)
+    if expectation.otherwise == "fail":
+        told = f.to_json(f.struct("*"))
+        problem = f.concat(f.lit(_problem(expectation) + ": "), f.substring(told, 1, 500))
+        return counted.filter(_or_fail(is_met, problem))
+    if expectation.otherwise == "quarantine":
+        rejects.frames.append(_quarantined(rejects.pipeline, frame.filter(~is_met), expectation))
+    return counted.filter(is_met)
+
+
+def sound_records(frame: DataFrame, corrupt: Corrupt) -> DataFrame:
+    """Return the records of a source that could be decoded."""
+    is_sound = f.col(CORRUPT).isNull()
+    if corrupt == "fail":
+        where = f.concat_ws("", "topic", f.lit("-"), "partition", f.lit(" offset "), "offset")
+        error = f.col(f"{CORRUPT}.error")
+        problem = f.concat(f.lit("record cannot be decoded: "), where, f.lit(": "), error)
+        return frame.filter(_or_fail(is_sound, problem))
+    return counting(frame, CORRUPT_COUNT, ~is_sound).filter(is_sound)
+
+
+def corrupt_records(pipeline: str, frame: DataFrame) -> DataFrame:
+    """Return the records of a source that could not be decoded, as dead letters."""
+    headers = {
+        "topic": f.col("topic"),
+        "partition": f.col("partition"),
+        "offset": f.col("offset"),
+        "connector.name": f.lit(pipeline),
+        "stage": f.lit("VALUE_CONVERTER"),
+        "exception.message": f.col(f"{CORRUPT}.error"),
+    }
+    return frame.filter(f.col(CORRUPT).isNotNull()).select(
+        f.col(f"{CORRUPT}.key").alias("key"),
+        f.col(f"{CORRUPT}.value").alias("value"),
+        _headers(headers),
+    )
+
+
+def counting(frame: DataFrame, name: str, is_failed: Column) -> DataFrame:
+    """Return the same rows; how many there are, and failed, is told with the progress."""
+    failed = f.coalesce(f.sum(f.when(is_failed, 1).otherwise(0)), f.lit(0))
+    return frame.observe(name, f.count(f.lit(1)).alias(ROWS), failed.alias(FAILED))
+
+
+def _quarantined(pipeline: str, frame: DataFrame, expectation: Expectation) -> DataFrame:
+    headers = {
+        "connector.name": f.lit(pipeline),
+        "stage": f.lit("TRANSFORMATION"),
+        "exception.message": f.lit(_problem(expectation)),
+    }
+    return frame.select(
+        f.lit(None).cast("binary").alias("key"),
+        f.to_json(f.struct("*")).cast("binary").alias("value"),
+        _headers(headers),
+    )
+
+
+def _headers(values: dict[str, Column]) -> Column:
+    pairs = [
+        f.struct(
+            f.lit(CONNECT_PREFIX + name).alias("key"),
+            value.cast("string").cast("binary").alias("value"),
+        )
+        for name, value in values.items()
+    ]
+    return f.array(*pairs).alias("headers")
+
+
+def _problem(expectation: Expectation) -> str:
+    condition = " ".join(expectation.condition.split())
+    return f"expectation '{expectation.name}' of '{expectation.step}' is not met: {condition}"
+
+
+def _or_fail(is_met: Column, problem: Column) -> Column:
+    return f.when(is_met, f.lit(True)).otherwise(f.raise_error(problem).cast("boolean"))

@@ -1,0 +1,200 @@
+"""Runs a pipeline: all queries are planned before the first is started, and end together.
+
+If one fails the others are stopped, and the failure is told in one line. Whatever was running is
+taken up where it was by the next start, also after the driver was killed.
+"""
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from odradek.spark.local_session import session
+from odradek.spark.pipeline.checkpoints import Checkpoints, Epoch
+from odradek.spark.pipeline.definition import Definition, Trigger
+from odradek.spark.pipeline.progress import QueryProgress
+from odradek.spark.pipeline.sinks import PlannedQuery
+from odradek.spark.pipeline.steps import Frames, first_words
+
+POLL_SECONDS: Final = 0.5
+START_POLL_SECONDS: Final = 0.05
+START_ATTEMPTS_MAX: Final = 5
+_INITIALIZING: Final = "Initializing sources"
+_TOO_SLOW: Final = "Python worker failed to connect back"
+_RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*(.*?)\s*(?:SQLSTATE|\n|$)", re.DOTALL)
+_TERMINATED: Final = re.compile(r"terminated with exception: (.*?)\s*(?:SQLSTATE|\n|$)", re.DOTALL)
+# What a batch writes must be spread over tasks as it was before the driver died, or the sink
+# cannot tell what is there already; adaptive plans depend on what a run happened to see.
+_CONF: Final = {"spark.sql.adaptive.enabled": "false"}
+
+OnProgress = Callable[[Mapping[str, QueryProgress]], None]
+
+
+class PipelineError(RuntimeError):
+    """A query failed; the message says which and why."""
+
+
+def run(
+    definition: Definition,
+    *,
+    spark: SparkSession | None = None,
+    trigger: Trigger | None = None,
+    on_start: Callable[[], None] = lambda: None,
+    on_progress: OnProgress = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[str, QueryProgress]:
+    """Run a pipeline until it ends by itself, fails, or ``should_stop``; return how far it got.
+
+    Without ``spark`` it gets a session of its own, as its file says. ``trigger`` is instead of the
+    one in the file. ``on_start`` is called when all queries run, ``on_progress`` after every
+    micro-batch of one.
+
+    Raises:
+        DefinitionError: Spark finds something wrong with it; nothing has run.
+        CheckpointError: It is running already, or its checkpoint is damaged.
+        PipelineError: One of its queries failed.
+    """
+    checkpoints = Checkpoints(definition.checkpoint)
+    with checkpoints.lock(), _session(definition, spark) as used:
+        started = Run(definition, used, checkpoints, checkpoints.epoch())
+        started.start(trigger or definition.trigger)
+        on_start()
+        return started.to_its_end(on_progress, should_stop)
+
+
+def plan(definition: Definition, spark: SparkSession | None = None) -> None:
+    """Have Spark look at all queries, and run none.
+
+    Raises:
+        DefinitionError: Something is wrong with one.
+    """
+    checkpoints = Checkpoints(definition.checkpoint)
+    with _session(definition, spark) as used:
+        Run(definition, used, checkpoints, checkpoints.epoch()).plan()
+
+
+def make_session(definition: Definition) -> SparkSession:
+    """Return a session as the pipeline's file wants it."""
+    settings = definition.spark
+    return session(f"odradek {definition.name}", settings.master, {**_CONF, **settings.conf})
+
+
+@contextlib.contextmanager
+def _session(definition: Definition, given: SparkSession | None) -> Iterator[SparkSession]:
+    if given is not None:
+        yield given
+        return
+    made = make_session(definition)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+class Run:
+    def __init__(
+        self, definition: Definition, spark: SparkSession, checkpoints: Checkpoints, epoch: Epoch
+    ) -> None:
+        self._definition = definition
+        self._spark = spark
+        self._checkpoints = checkpoints
+        self._epoch = epoch
+        self._queries: dict[str, StreamingQuery] = {}
+        self._progress = {name: QueryProgress(name) for name in definition.queries}
+
+    def plan(self) -> dict[str, PlannedQuery]:
+        return {name: self._planned(name) for name in self._definition.queries}
+
+    def _planned(self, name: str) -> PlannedQuery:
+        frames = Frames(self._definition, self._spark, name, self._epoch.start_options())
+        return PlannedQuery(self._definition, name, frames, self._epoch.number)
+
+    def start(self, trigger: Trigger) -> None:
+        planned = self.plan()
+        is_remote = self._definition.spark.master.startswith("sc://")
+        try:
+            for name, query in planned.items():
+                # Spark Connect looks views up when a query starts, so they have to be its own.
+                ready = self._planned(name) if is_remote else query
+                self._start_one(ready, trigger)
+        except BaseException:
+            self._stop()
+            raise
+
+    def _start_one(self, planned: PlannedQuery, trigger: Trigger) -> None:
+        """Start a query and wait until its source is there.
+
+        Spark gives a source's process ten seconds to come up, whatever its settings. On a busy
+        machine that is too short, above all for many at once: so they come one after the other,
+        and get another try.
+        """
+        checkpoint = self._checkpoints.of_query(self._epoch, planned.name)
+        for _ in range(START_ATTEMPTS_MAX):
+            query = self._queries[planned.name] = planned.start(checkpoint, trigger)
+            while query.isActive and query.status["message"] == _INITIALIZING:
+                time.sleep(START_POLL_SECONDS)
+            failure = query.exception()
+            if failure is None or _TOO_SLOW not in str(failure):
+                return
+
+    def to_its_end(
+        self, on_progress: OnProgress, should_stop: Callable[[], bool]
+    ) -> dict[str, QueryProgress]:
+        try:
+            self._watch(on_progress, should_stop)
+        finally:
+            self._stop()
+        return self._progress
+
+    def _watch(self, on_progress: OnProgress, should_stop: Callable[[], bool]) -> None:
+        """Return when all have ended, or are told to; a failure of one is the end of all."""
+        running = dict(self._queries)
+        while running and not should_stop():
+            for name, query in list(running.items()):
+                if self._has_ended(name, query, POLL_SECONDS / len(running)):
+                    del running[name]
+                if self._take_progress(name, query):
+                    on_progress(self._progress)
+
+    def _has_ended(self, name: str, query: StreamingQuery, timeout_seconds: float) -> bool:
+        try:
+            # Whole seconds are all that its annotation knows, but it takes fractions.
+            return bool(query.awaitTermination(cast("Any", timeout_seconds)))
+        except StreamingQueryException as error:
+            raise PipelineError(f"{name}: {_cause(error)}") from error
+
+    def _take_progress(self, name: str, query: StreamingQuery) -> bool:
+        mine = self._progress[name]
+        last = query.lastProgress
+        if last is None:
+            return False
+        batch = last["batchId"]
+        is_next = mine.last_batch is not None and batch - mine.last_batch <= 1
+        recent = [last] if is_next else query.recentProgress
+        return mine.take(json.loads(each.json) for each in recent)
+
+    def _stop(self) -> None:
+        for name, query in self._queries.items():
+            with contextlib.suppress(PySparkException):
+                query.stop()
+                self._take_progress(name, query)
+
+
+def _cause(error: Exception) -> str:
+    """Return the one line of a failure that says why."""
+    text = str(error)
+    raised = _RAISED.search(text)
+    if raised is not None:
+        return raised[1]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [each for each in lines if each.startswith(("odradek.", "Caused by: odradek."))]
+    terminated = _TERMINATED.search(text)
+    if ours or terminated is None:
+        return ours[-1] if ours else first_words(error)
+    return terminated[1].strip()

@@ -1,0 +1,80 @@
+"""``odradek pipeline``: what it prints and how it exits, where no Spark is needed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from odradek.cli.main import main
+from odradek.spark.pipeline.checkpoints import Checkpoints
+from odradek.testing.broker import Broker
+
+TEXT = """\
+name: p
+brokers: {servers}
+source: {{topics: [a]}}
+sinks:
+  - {{name: files, format: json, path: out}}
+checkpoint: state
+"""
+
+
+def write(folder: Path, servers: str) -> str:
+    path = folder / "p.yaml"
+    path.write_text(TEXT.format(servers=servers))
+    return str(path)
+
+
+def test_a_sound_file_is_told_so(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["pipeline", "validate", write(tmp_path, "localhost:9092")])
+    assert result.exit_code == 0
+    assert result.output.endswith("p.yaml: pipeline 'p' is sound: files\n")
+
+
+def test_a_file_that_is_not_sound_is_exit_code_2(tmp_path: Path) -> None:
+    path = Path(write(tmp_path, "localhost:9092"))
+    path.write_text(path.read_text().replace("checkpoint", "checkpoints").replace("sinks", "sink"))
+    for command in ("validate", "run", "status"):
+        result = CliRunner().invoke(main, ["pipeline", command, str(path)])
+        assert result.exit_code == 2
+        assert result.stderr.splitlines() == [
+            f"{path}:1: sinks: is missing",
+            f"{path}:1: checkpoint: is missing",
+            f"{path}:4: sink: unknown; did you mean 'sinks'?",
+            f"{path}:6: checkpoints: unknown; did you mean 'checkpoint'?",
+        ]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--to-latest", "--to-earliest"]])
+def test_a_reset_goes_to_exactly_one_place(tmp_path: Path, arguments: list[str]) -> None:
+    path = write(tmp_path, "localhost:9092")
+    result = CliRunner().invoke(main, ["pipeline", "reset", path, *arguments])
+    assert result.exit_code == 1
+    assert "exactly one action" in result.stderr
+
+
+def test_a_reset_commits_where_it_begins_and_status_shows_it(tmp_path: Path) -> None:
+    with Broker(topics={"a": 2}, memory=True) as broker:
+        path = write(tmp_path, broker.bootstrap_servers)
+        fresh = CliRunner().invoke(main, ["pipeline", "status", path])
+        assert fresh.output.splitlines() == [
+            "pipeline p, epoch 0, not running",
+            f"  files: files in {tmp_path / 'out'}",
+            "QUERY  PARTITION  COMMITTED  END  LAG",
+            "files  a-0        -          0    -",
+            "files  a-1        -          0    -",
+        ]
+        reset = CliRunner().invoke(
+            main, ["pipeline", "reset", path, "--to-datetime", "2026-01-31T00:00:00Z"]
+        )
+        assert reset.exit_code == 0, reset.output
+        assert f"Files of files go to {tmp_path / 'out-epoch-1'}" in reset.output
+        status = CliRunner().invoke(main, ["pipeline", "status", path, "--json"])
+        told = json.loads(status.output)
+        assert (told["epoch"], told["running"]) == (1, False)
+        assert [each["lag"] for each in told["partitions"]] == [0, 0]
+        with Checkpoints(str(tmp_path / "state")).lock():
+            running = CliRunner().invoke(main, ["pipeline", "reset", path, "--to-earliest"])
+            assert running.exit_code == 1
+            assert "is running already" in running.stderr
