@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -198,6 +198,15 @@ def test_closed_is_closed_and_closing_ends_what_waits() -> None:
             consumer.poll(0)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have SIGINT interrupt: whoever began us in the background may have it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_wait_and_leaves_the_client_usable() -> None:
     with (
         Broker(topics=["t"], memory=True) as broker,
