@@ -37,7 +37,7 @@ serve: setup ## Run a broker on 127.0.0.1:9092 until Ctrl-C
 test: setup gen-check ## Run every test
 	$(BIN)/python -m pytest -n 2
 
-check: setup lint fast-test ## Lint, types, layers, fast tests: under a minute
+check: setup lint fast-test ## Lint, types, layers, fast tests: some four minutes
 
 lint: setup
 	$(BIN)/ruff format --check .
