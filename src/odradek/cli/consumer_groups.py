@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import re2  # type: ignore[import-untyped]
 
 from odradek.cli import group_report, offset_reset
 from odradek.cli.tables import column_width, padded, print_json
@@ -25,6 +24,7 @@ from odradek.client.admin.groups import CONSUMER_PROTOCOL_TYPE, GroupListing
 from odradek.client.errors import BrokerError, KafkaError
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.core.re2_patterns import PatternError, matcher
 
 STATES: Final = (
     "PreparingRebalance",
@@ -248,13 +248,10 @@ def _check_reset(options: Options, given: Mapping[str, object]) -> None:
 
 
 def _validate_regex(pattern: str) -> None:
-    quiet = re2.Options()
-    quiet.log_errors = False
     try:
-        re2.compile(pattern, quiet)
-    except re2.error as error:
-        problem = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-        click.echo(f"The regular expression `{pattern}` is invalid: {problem}.")
+        matcher(pattern)
+    except PatternError as error:
+        click.echo(f"The regular expression `{pattern}` is invalid: {error}.")
         raise click.exceptions.Exit(1) from error
     click.echo(f"The regular expression `{pattern}` is valid.")
 

@@ -1,20 +1,18 @@
 """Transactions as tools see them: DescribeTransactions and ListTransactions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from odradek.coordinator.transaction.metadata import TransactionMetadata
 from odradek.coordinator.transaction.state import STATES_BY_TITLE, TransactionState
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.core.re2_patterns import PATTERN_CHARACTERS_MAX, Matcher, PatternError, matcher
 from odradek.protocol.generated import describe_transactions, list_transactions
 from odradek.protocol.generated.list_transactions import ListTransactionsRequest
 
-PATTERN_CHARACTERS_MAX: Final = 4_096
-PATTERN_MEMORY_BYTES_MAX: Final = 1 << 20
 _ANY_DURATION: Final = -1
 
 
@@ -25,7 +23,7 @@ class TransactionFilter:
     states: frozenset[TransactionState] | None = None
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = _ANY_DURATION
-    matches: Callable[[str], object] | None = None
+    matches: Matcher | None = None
     unknown_states: tuple[str, ...] = ()
 
     @classmethod
@@ -95,23 +93,12 @@ def not_described(
     )
 
 
-@lru_cache(maxsize=32)
-def _matcher(pattern: str) -> Callable[[str], object]:
-    # Imported late: hardly anybody asks by pattern.
-    import re2  # type: ignore[import-untyped]
-
-    if len(pattern) > PATTERN_CHARACTERS_MAX:
-        raise _invalid(pattern[:32] + "…", f"longer than {PATTERN_CHARACTERS_MAX} characters")
-    options = re2.Options()
-    options.log_errors = False  # it would write to stderr
-    options.max_mem = PATTERN_MEMORY_BYTES_MAX
-    options.never_capture = True
+def _matcher(pattern: str) -> Matcher:
     try:
-        compiled: Any = re2.compile(pattern, options)
-    except re2.error as error:
-        raise _invalid(pattern, str(error)) from None
-    matches: Callable[[str], object] = compiled.fullmatch
-    return matches
+        return matcher(pattern)
+    except PatternError as error:
+        shown = pattern if len(pattern) <= PATTERN_CHARACTERS_MAX else pattern[:32] + "…"
+        raise _invalid(shown, str(error)) from None
 
 
 def _invalid(pattern: str, reason: str) -> ApiError:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from odradek.coordinator.transaction.listing import PATTERN_CHARACTERS_MAX, TransactionFilter
+from odradek.coordinator.transaction.listing import TransactionFilter
 from odradek.coordinator.transaction.state import TransactionState
 from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.re2_patterns import PATTERN_CHARACTERS_MAX
 from odradek.protocol.generated import describe_transactions, list_transactions
 from odradek.protocol.generated.list_transactions import ListTransactionsRequest
 from tests.unit.coordinator.transaction.transaction_driver import (

@@ -8,19 +8,17 @@ seconds. Who may see which topic is not asked here: the view of topics decides t
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Final
 
 from odradek.coordinator.group.consumer.member import Member
 from odradek.coordinator.group.consumer.records import ResolvedRegex
 from odradek.coordinator.group.topic_view import TopicView
 from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.re2_patterns import PATTERN_CHARACTERS_MAX, PatternError, matcher
 
-REGEX_CHARACTERS_MAX: Final = 4_096
-REGEX_MEMORY_BYTES_MAX: Final = 1 << 20
 REGEX_REFRESH_INTERVAL_MIN_MS: Final = 10_000
 REGEXES_PER_REFRESH_MAX: Final = 16
 """How many are resolved in one heartbeat, each against all names; the next one goes on."""
@@ -98,33 +96,13 @@ def resolve(regex: str, topics: TopicView, now_ms: int) -> ResolvedRegex:
     Raises:
         ApiError: INVALID_REGULAR_EXPRESSION.
     """
-    matches = _matcher(regex)
+    try:
+        matches = matcher(regex)
+    except PatternError as error:
+        shown = regex if len(regex) <= PATTERN_CHARACTERS_MAX else regex[:32] + "…"
+        raise _invalid(shown, str(error)) from None
     found = frozenset(name for name in topics.names() if matches(name))
     return ResolvedRegex(found or _NO_TOPICS, topics.version, now_ms)
-
-
-@lru_cache(maxsize=128)
-def _matcher(regex: str) -> Callable[[str], object]:
-    # Imported late: most groups never bring a regular expression.
-    import re2  # type: ignore[import-untyped]
-
-    if len(regex) > REGEX_CHARACTERS_MAX:
-        raise _invalid(regex[:32] + "…", f"longer than {REGEX_CHARACTERS_MAX} characters")
-    options = re2.Options()
-    options.log_errors = False  # it would write to stderr
-    options.max_mem = REGEX_MEMORY_BYTES_MAX
-    options.never_capture = True
-    try:
-        compiled: Any = re2.compile(regex, options)
-    except re2.error as error:
-        raise _invalid(regex, _reason(error)) from None
-    matches: Callable[[str], object] = compiled.fullmatch
-    return matches
-
-
-def _reason(error: Exception) -> str:
-    reason = error.args[0] if error.args else ""
-    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
 
 
 def _invalid(regex: str, reason: str) -> ApiError:
