@@ -274,6 +274,23 @@ class Node:
         took_ms = self.clock.monotonic_ms() - begun_ms
         node_events.stopped(self.node_id, took_ms, clean=self.failure is None)
 
+    def _look_at_directories(self) -> None:
+        """Say which log directories went offline, and give up when too little is left, as Kafka.
+
+        One that is only full is not given up: retention may free it.
+        """
+        node_events.directories_offline(self.store.take_offline_directories())
+        broken = {
+            each.path: each.error
+            for each in self.store.directories
+            if each.error is not None and not each.is_full
+        }
+        metadata_error = broken.get(PurePath(self.config.metadata_log_dir))
+        if metadata_error is not None:
+            self._fail("the directory of the metadata log has failed", metadata_error)
+        elif len(broken) == len(self.store.directories):
+            self._fail("all log directories have failed", next(iter(broken.values())))
+
     def _fail(self, what: str, error: OSError) -> None:
         """Give up: without its metadata log a node can decide nothing more.
 
@@ -373,7 +390,7 @@ class Node:
 
         def finished(error: BaseException | None) -> None:
             work.done(error, self.clock.now_ms())
-            node_events.directories_offline(self.store.take_offline_directories())
+            self._look_at_directories()
             done(partition, error)
 
         self.threads.run(work.run, self.metrics.timed_flush(finished))
@@ -444,7 +461,7 @@ class Node:
             self._upkeep_timer.cancel()
         now_ms = self.clock.now_ms()
         self._run_upkeep(now_ms)
-        node_events.directories_offline(self.store.take_offline_directories())
+        self._look_at_directories()
         wait_ms = self.store.next_deadline_ms() - now_ms
         snapshot_ms = self.metadata.upkeep.next_deadline_ms()
         if snapshot_ms is not None:
@@ -459,7 +476,7 @@ class Node:
 
             def finished(error: BaseException | None, work: Work = work) -> None:
                 work.done(error, self.clock.now_ms())
-                node_events.directories_offline(self.store.take_offline_directories())
+                self._look_at_directories()
 
             is_flush = isinstance(work, FlushWork)
             done = self.metrics.timed_flush(finished) if is_flush else finished

@@ -1,7 +1,7 @@
 """With flush.messages an append is acknowledged after its fsync, and never if that failed."""
 
 import errno
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -22,8 +22,8 @@ from tests.storage_batches import make_batch
 VERSION = 12  # the last one that names topics
 
 
-def produce(connection: BrokerConnection) -> PartitionProduceResponse:
-    data = PartitionProduceData(index=0, records=bytes(make_batch([b"x"])))
+def produce(connection: BrokerConnection, partition: int = 0) -> PartitionProduceResponse:
+    data = PartitionProduceData(index=partition, records=bytes(make_batch([b"x"])))
     topic = TopicProduceData(name="t", partition_data=[data])
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
     answer = connection.ask(request, ProduceResponse, VERSION)
@@ -39,17 +39,50 @@ def test_what_is_acknowledged_was_synced(broker: Broker, connection: BrokerConne
     assert log.recovery_point == 1
 
 
+def fail(_disk: OsDisk, path: PurePath) -> None:
+    raise OSError(errno.EIO, "Input/output error", str(path))
+
+
 def test_a_failed_sync_is_an_error_and_not_an_acknowledgement(
     broker: Broker, connection: BrokerConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic("t", flush_messages="1")
-
-    def fail(_disk: OsDisk, path: PurePath) -> None:
-        raise OSError(errno.EIO, "Input/output error", str(path))
-
     with monkeypatch.context() as patched:
         patched.setattr(OsDisk, "sync_file", fail)
         answer = produce(connection)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    again = produce(connection)
-    assert again.error_code == ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline"
+
+
+def test_a_node_whose_last_directory_failed_gives_up(
+    broker: Broker, connection: BrokerConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("t", flush_messages="1")
+    monkeypatch.setattr(OsDisk, "sync_file", fail)
+    produce(connection)
+    assert broker.node.failed.is_set()
+    with pytest.raises(ConnectionError):
+        produce(connection)
+
+
+def test_a_directory_that_failed_leaves_the_others_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / "metadata", tmp_path / "broken"]
+    config = {
+        "log.dirs": ",".join(map(str, folders)),
+        "metadata.log.dir": str(folders[0]),
+        "log.flush.interval.messages": "1",
+    }
+    with Broker(config=config) as broker, BrokerConnection(broker.port) as connection:
+        broker.create_topic("t", 2)  # a partition in each directory
+        broken = next(
+            number
+            for number in range(2)
+            if broker.node.store.directory_of(TopicPartition("t", number)).path == folders[1]
+        )
+        with monkeypatch.context() as patched:
+            patched.setattr(OsDisk, "sync_file", fail)
+            assert produce(connection, broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not broker.node.failed.is_set()
+        assert produce(connection, broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce(connection, 1 - broken).error_code == 0
