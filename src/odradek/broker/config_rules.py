@@ -57,7 +57,7 @@ class TopicConfigRules:
         elif resource.type is ResourceType.BROKER:
             validate_broker_configs(configs, self._current(), per_broker=bool(resource.name))
         elif resource.type is ResourceType.GROUP:
-            validate_group_configs(configs)
+            validate_group_configs(configs, self._current())
         elif resource.type is ResourceType.CLIENT_METRICS:
             if not resource.name:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")

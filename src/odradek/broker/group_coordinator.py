@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.coordinator_runtime import CoordinatorRuntime
 from odradek.broker.internal_topics import GROUP_TOPIC
+from odradek.core.config.group_bounds import clamp
 from odradek.metadata.config_resource import ResourceType
 from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.protocol.message import Message
@@ -78,7 +79,7 @@ def _set(settings: "GroupSettings", config: "BrokerConfig", image: ClusterImage)
         classic=classic,
     )
     settings.overrides = {
-        resource.name: {name: int(value) for name, value in configs.items() if value.isdigit()}
+        resource.name: clamp(configs, config)
         for resource, configs in image.configs.items()
         if resource.type is ResourceType.GROUP
     }

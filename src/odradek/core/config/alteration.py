@@ -20,6 +20,7 @@ from odradek.core.config.definitions import (
     TOPIC_CONFIGS,
     listener_base_name,
 )
+from odradek.core.config.group_bounds import find_refusals
 from odradek.core.config.levels import BrokerLevels, resolve_topic_values
 from odradek.core.config.loading import reconfigure
 from odradek.core.config.values import (
@@ -245,7 +246,7 @@ def _is_per_broker(name: str) -> bool:
     return definition is not None and definition.update_mode is UpdateMode.PER_BROKER
 
 
-def validate_group_configs(configs: Mapping[str, str]) -> None:
+def validate_group_configs(configs: Mapping[str, str], broker: BrokerConfig) -> None:
     """Raise ApiError(INVALID_CONFIG) if a group config is unknown or may not have its value."""
     for name, text in configs.items():
         definition = GROUP_CONFIGS.get(name)
@@ -255,6 +256,8 @@ def validate_group_configs(configs: Mapping[str, str]) -> None:
             definition.parse(text)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, error.message) from error
+    for refusal in find_refusals(configs, broker):
+        raise ApiError(ErrorCode.INVALID_CONFIG, refusal)
 
 
 def validate_client_metrics_configs(configs: Mapping[str, str]) -> None:

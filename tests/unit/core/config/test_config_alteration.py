@@ -5,10 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from odradek.core.config import (
+    STANDALONE,
     Alteration,
     AlterOperation,
     BrokerLevels,
     ConfigResourceType,
+    make_broker_config,
     plan_alterations,
     validate_client_metrics_configs,
     validate_group_configs,
@@ -95,12 +97,13 @@ def test_a_topic_config_is_held_against_its_brokers() -> None:
 
 
 def test_configs_of_groups_and_client_metrics() -> None:
-    validate_group_configs({"share.auto.offset.reset": "earliest"})
-    assert refusal(lambda: validate_group_configs({"x": "1"})) == (
+    config = make_broker_config(BrokerLevels(STANDALONE))
+    validate_group_configs({"share.auto.offset.reset": "earliest"}, config)
+    assert refusal(lambda: validate_group_configs({"x": "1"}, config)) == (
         ErrorCode.INVALID_CONFIG,
         "Unknown group config name: x",
     )
-    assert refusal(lambda: validate_group_configs({"share.isolation.level": "x"}))[0] is (
+    assert refusal(lambda: validate_group_configs({"share.isolation.level": "x"}, config))[0] is (
         ErrorCode.INVALID_CONFIG
     )
     validate_client_metrics_configs({"interval.ms": "100"})

@@ -22,6 +22,7 @@ from odradek.core.config import (
 )
 from odradek.core.config.broker_config import _derive
 from odradek.core.config.definitions import CONFIGS
+from odradek.core.config.group_bounds import BOUNDS
 from odradek.records import TimestampType
 from odradek.storage.config import CleanupPolicy, LogConfig
 
@@ -232,13 +233,16 @@ def test_what_works_is_a_field_or_a_topics_default() -> None:
         for prefix in ("offsets.topic", "transaction.state.log")
         for what in ("num.partitions", "replication.factor", "segment.bytes")
     }
+    group_bounds = {  # read by odradek.core.config.group_bounds
+        bound for name, bounds in BOUNDS.items() if name.startswith("consumer.") for bound in bounds
+    }
     working = {name for name, row in BROKER_CONFIGS.items() if row.implemented}
     broker = Path(odradek.broker.__file__).parent.glob("**/*.py")
     sources = "".join(path.read_text() for path in broker)
     by_name = {name for name in working if f'"{name}"' in sources}
-    elsewhere = {*parts_of_fields, *by_listener, *internal_topics, *by_name}
+    elsewhere = {*parts_of_fields, *by_listener, *internal_topics, *group_bounds, *by_name}
     assert working <= names | elsewhere
-    assert {*parts_of_fields, *by_listener, *internal_topics} <= working
+    assert {*parts_of_fields, *by_listener, *internal_topics, *group_bounds} <= working
     unmarked = {
         name for name in names & set(BROKER_CONFIGS) if not BROKER_CONFIGS[name].implemented
     }

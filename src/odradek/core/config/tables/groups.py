@@ -132,21 +132,21 @@ share.coordinator.write.timeout.ms INT 5000 1..
     How long the share coordinator waits for a write.
 group.consumer.session.timeout.ms INT 45000 1.. live
     How long a consumer group waits for a member's heartbeat.
-group.consumer.min.session.timeout.ms INT 45000 1..
+group.consumer.min.session.timeout.ms INT 45000 1.. live
     The least session timeout a consumer group may set.
-group.consumer.max.session.timeout.ms INT 60000 1..
+group.consumer.max.session.timeout.ms INT 60000 1.. live
     The greatest session timeout a consumer group may set.
 group.consumer.heartbeat.interval.ms INT 5000 1.. live
     How often members of a consumer group send heartbeats.
-group.consumer.min.heartbeat.interval.ms INT 5000 1..
+group.consumer.min.heartbeat.interval.ms INT 5000 1.. live
     The least heartbeat interval a consumer group may set.
-group.consumer.max.heartbeat.interval.ms INT 15000 1..
+group.consumer.max.heartbeat.interval.ms INT 15000 1.. live
     The greatest heartbeat interval a consumer group may set.
 group.consumer.assignment.interval.ms INT 1000 0.. cluster-wide live
     The least time between two assignments of a consumer group.
-group.consumer.min.assignment.interval.ms INT 0 0..
+group.consumer.min.assignment.interval.ms INT 0 0.. live
     The least such time a consumer group may set.
-group.consumer.max.assignment.interval.ms INT 15000 0..
+group.consumer.max.assignment.interval.ms INT 15000 0.. live
     The greatest such time a consumer group may set.
 group.consumer.assignor.offload.enable BOOLEAN true cluster-wide internal
     Whether assignments of consumer groups run on a background thread.
