@@ -788,6 +788,15 @@ cdef class ColumnDecoder:
 cdef enum:
     ROW_MALFORMED = -1
     ROW_NULL_HEADER_KEY = -2
+    ROW_UNKNOWN = -3
+
+
+cdef str complaint(int problem):
+    if problem == ROW_NULL_HEADER_KEY:
+        return "a header key is null"
+    if problem == ROW_UNKNOWN:
+        return "the order names a row that the columns do not have"
+    return "column ends do not fit their data"
 
 
 @cython.final
@@ -887,9 +896,16 @@ cdef class ColumnEncoder:
     cdef int64_t _header_rows
     cdef HeldBuffer _timestamps
     cdef int64_t _timestamp
+    cdef HeldBuffer _order
+    cdef int64_t _column_rows
 
-    def __cinit__(self, int64_t rows, keys, values, headers, timestamps, int64_t timestamp):
-        self.rows = rows
+    def __cinit__(
+        self, int64_t rows, keys, values, headers, timestamps, int64_t timestamp, order=None
+    ):
+        self.rows = self._column_rows = rows
+        if order is not None:
+            self._order = HeldBuffer(order)
+            self.rows = self._order.size // 8
         self._keys = None if keys is None else BinaryReader(keys, rows)
         self._values = None if values is None else BinaryReader(values, rows)
         self._timestamps = None if timestamps is None else hold(timestamps, 0, rows, 64)
@@ -909,15 +925,13 @@ cdef class ColumnEncoder:
         cdef bytearray out
         cdef uint8_t *at
         assert 0 <= row < self.rows
-        base_timestamp = max_timestamp = self._timestamp_at(row)
+        base_timestamp = max_timestamp = self._timestamp_at(self._row_at(row))
         with nogil:
             problem = self._measure(
                 row, min(body_bytes_max, RECORDS_BYTES_MAX), base_timestamp, &next_row, &total, &max_timestamp
             )
         if problem:
-            raise ValueError(
-                "a header key is null" if problem == ROW_NULL_HEADER_KEY else "column ends do not fit their data"
-            )
+            raise ValueError(complaint(problem))
         if next_row == row:
             raise ValueError("the record makes the batch longer than 2 GiB")
         out = bytearray()
@@ -930,8 +944,16 @@ cdef class ColumnEncoder:
             raise ValueError("the columns changed while they were encoded")
         return EncodedRows(out, next_row, base_timestamp, max_timestamp)
 
+    cdef inline int64_t _row_at(self, int64_t place) noexcept nogil:
+        """Return the row at a place of the order, -1 for one that is not there."""
+        cdef int64_t row
+        if self._order is None:
+            return place
+        row = (<const int64_t *>self._order.data)[place]
+        return row if 0 <= row < self._column_rows else -1
+
     cdef inline int64_t _timestamp_at(self, int64_t row) noexcept nogil:
-        if self._timestamps is None:
+        if self._timestamps is None or row < 0:
             return self._timestamp
         return (<const int64_t *>self._timestamps.data)[row]
 
@@ -939,9 +961,12 @@ cdef class ColumnEncoder:
         cdef Field key, value
         cdef int problem
         cdef int64_t index, start, end
+        place.offset_delta = row - first_row
+        row = self._row_at(row)
+        if row < 0:
+            return ROW_UNKNOWN
         place.timestamp = self._timestamp_at(row)
         place.timestamp_delta = wrapping_subtract(place.timestamp, base_timestamp)
-        place.offset_delta = row - first_row
         place.key.length = place.value.length = -1
         if self._keys is not None:
             problem = self._keys.cell(row, &place.key)
@@ -1043,3 +1068,62 @@ cdef class ColumnEncoder:
                     return ROW_MALFORMED
                 at = write_cell(write_cell(at, &key), &value)
         return ROW_MALFORMED if at != end else 0
+
+
+cdef enum:
+    MURMUR2_SEED = 0x9747B28C
+    MURMUR2_MULTIPLIER = 0x5BD1E995
+
+
+cdef uint32_t hash_of(const uint8_t *at, int64_t length) noexcept nogil:
+    """Return Kafka's murmur2; words are read byte by byte, which compilers make one load."""
+    cdef uint32_t multiplier = <uint32_t>MURMUR2_MULTIPLIER
+    cdef uint32_t state = <uint32_t>MURMUR2_SEED ^ <uint32_t>length
+    cdef uint32_t word
+    cdef int64_t left = length
+    while left >= 4:
+        word = <uint32_t>at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24
+        word = word * multiplier
+        word = (word ^ word >> 24) * multiplier
+        state = state * multiplier ^ word
+        at += 4
+        left -= 4
+    if left:
+        word = at[0]
+        if left > 1:
+            word |= <uint32_t>at[1] << 8
+        if left > 2:
+            word |= <uint32_t>at[2] << 16
+        state = (state ^ word) * multiplier
+    state = (state ^ state >> 13) * multiplier
+    return state ^ state >> 15
+
+
+def murmur2(bytes data not None):
+    return hash_of(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+def partitions_of_keys(keys, int64_t rows, int64_t partitions):
+    cdef BinaryReader reader
+    cdef Field key
+    cdef bytearray out
+    cdef int32_t *numbers
+    cdef int64_t row
+    cdef int problem = 0
+    if partitions < 1:
+        raise ValueError("a topic has one partition at least")
+    reader = BinaryReader(keys, rows)
+    out = bytearray(4 * rows)
+    numbers = <int32_t *>PyByteArray_AS_STRING(out)
+    with nogil:
+        for row in range(rows):
+            problem = reader.cell(row, &key)
+            if problem:
+                break
+            if key.length < 0:
+                numbers[row] = -1
+            else:
+                numbers[row] = <int32_t>((hash_of(key.start, key.length) & 0x7FFFFFFF) % partitions)
+    if problem:
+        raise ValueError(complaint(problem))
+    return out

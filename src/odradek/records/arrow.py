@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odradek.records import compression
+from odradek.records import implementation
 from odradek.records.batch import (
     CONTROL_FLAG,
     HEADER_BYTES,
@@ -28,14 +28,13 @@ from odradek.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    TRANSACTIONAL_FLAG,
     BatchHeader,
     is_partial,
     magic_at,
     parse_header,
     verify_crc,
 )
-from odradek.records.builder import write_header
+from odradek.records.builder import finish_batch
 from odradek.records.columns import (
     INT32_MAX,
     OFFSET_MAX,
@@ -242,46 +241,43 @@ def to_batches(
         TypeError: A column has a type that is not listed above.
         ValueError: A row is too large for any batch, or a header key is null.
     """
-    attributes = TRANSACTIONAL_FLAG if transactional else 0
     body_bytes_max = max(1, batch_bytes_max - HEADER_BYTES)
-    for rows in _aligned(value, key, headers, timestamp):
-        encoder = _encoder_for(rows, timestamp_ms)
+    for rows in align_columns(value, key, headers, timestamp):
+        encoder = encoder_for(rows, timestamp_ms)
         row = 0
         while row < len(rows):
             encoded = encoder.encode(row, body_bytes_max, HEADER_BYTES)
             count, row = encoded.next_row - row, encoded.next_row
-            batch, packed = _pack(encoded.buffer, codec, level, batch_bytes_max)
-            yield write_header(
-                batch,
-                last_offset_delta=count - 1,
-                attributes=attributes | packed,
+            yield finish_batch(
+                encoded.buffer,
+                records_count=count,
                 base_timestamp=encoded.base_timestamp,
                 max_timestamp=encoded.max_timestamp,
+                batch_bytes_max=batch_bytes_max,
+                codec=codec,
+                level=level,
+                transactional=transactional,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 base_sequence=base_sequence,
-                records_count=count,
             )
             if base_sequence != NO_SEQUENCE:
                 base_sequence = (base_sequence + count) % _SEQUENCE_COUNT
 
 
-def _pack(
-    batch: bytearray, codec: CompressionType, level: int | None, batch_bytes_max: int
-) -> tuple[bytearray, CompressionType]:
-    if codec == CompressionType.NONE:
-        return batch, codec
-    packed = compression.compress(codec, memoryview(batch)[HEADER_BYTES:], level=level)
-    # What does not shrink may grow past the limit that the plain bytes kept.
-    if HEADER_BYTES + len(packed) > max(batch_bytes_max, len(batch)):
-        return batch, CompressionType.NONE
-    return bytearray(HEADER_BYTES) + packed, codec
-
-
-def _aligned(
-    value: pa.Array, key: pa.Array | None, headers: pa.Array | None, timestamp: pa.Array | None
+def align_columns(
+    value: pa.Array | pa.ChunkedArray,
+    key: pa.Array | pa.ChunkedArray | None = None,
+    headers: pa.Array | pa.ChunkedArray | None = None,
+    timestamp: pa.Array | pa.ChunkedArray | None = None,
 ) -> list[pa.RecordBatch]:
-    """Bring the columns to common chunk borders: usually one chunk, copied only if it was many."""
+    """Bring columns to common chunk borders and to the types that ``encoder_for`` takes.
+
+    Usually one chunk, copied only if it was many; bytes of keys and values are not copied then.
+
+    Raises:
+        TypeError: A column has a type that ``to_batches`` does not list.
+    """
     columns = {"value": _cast(value, pa.large_binary(), "value")}
     if key is not None:
         columns["key"] = _cast(key, pa.large_binary(), "key")
@@ -301,7 +297,14 @@ def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         raise TypeError(f"column {name} cannot be of type {column.type}") from error
 
 
-def _encoder_for(rows: pa.RecordBatch, timestamp_ms: int) -> ColumnEncoder:
+def encoder_for(
+    rows: pa.RecordBatch, timestamp_ms: int, order: pa.Array | None = None
+) -> ColumnEncoder:
+    """Return what cuts batches from aligned columns: from all rows, or those ``order`` names.
+
+    ``order`` is int64 or uint64, without nulls. ``encode`` leaves the room of a header where it is
+    asked to; ``builder.finish_batch`` writes it.
+    """
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     timestamps = None
     if "timestamp" in columns:
@@ -314,7 +317,17 @@ def _encoder_for(rows: pa.RecordBatch, timestamp_ms: int) -> ColumnEncoder:
         _header_column(columns["headers"]) if "headers" in columns else None,
         timestamps,
         timestamp_ms,
+        None if order is None else order.buffers()[1].slice(order.offset * 8, len(order) * 8),
     )
+
+
+def partitions_of_keys(keys: pa.Array, partitions: int) -> pa.Array:
+    """Return the partition of each key as Java's client chooses it, int32; -1 for a null.
+
+    ``keys`` is large_binary.
+    """
+    numbers = implementation.partitions_of_keys(_binary_column(keys), len(keys), partitions)
+    return pa.Array.from_buffers(pa.int32(), len(keys), [None, pa.py_buffer(numbers)], 0)
 
 
 def _binary_column(array: pa.Array) -> BinaryColumn:

@@ -143,6 +143,43 @@ def _compressed(batch: bytearray, codec: CompressionType, level: int | None) -> 
     return bytearray(HEADER_BYTES) + packed
 
 
+def finish_batch(
+    batch: bytearray,
+    *,
+    records_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    batch_bytes_max: int,
+    codec: CompressionType = CompressionType.NONE,
+    level: int | None = None,
+    transactional: bool = False,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytearray:
+    """Compress records that lie behind the room for a header, and write the header.
+
+    Without compression ``batch`` itself is returned; with it, packed records that are larger than
+    plain ones stay plain if they would not keep within ``batch_bytes_max``.
+    """
+    packed = CompressionType.NONE
+    if codec != CompressionType.NONE:
+        smaller = _compressed(batch, codec, level)
+        if len(smaller) <= max(batch_bytes_max, len(batch)):
+            batch, packed = smaller, codec
+    return write_header(
+        batch,
+        last_offset_delta=records_count - 1,
+        attributes=(TRANSACTIONAL_FLAG if transactional else 0) | packed,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=records_count,
+    )
+
+
 def write_header(
     batch: bytearray,
     *,

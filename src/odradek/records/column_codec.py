@@ -201,7 +201,9 @@ class ColumnDecoder:
         )
 
 
-class _BinaryReader:
+class BinaryReader:
+    """The cells of a column of byte strings, one by one."""
+
     def __init__(self, column: BinaryColumn, rows: int) -> None:
         self._first = column.first
         self._ends = _int64s(column.offsets, column.first, rows + 1)
@@ -243,8 +245,8 @@ class _HeaderReader:
         self._ends = _int64s(column.offsets, column.first, rows + 1)
         self._validity = _bits(column.validity, column.first + rows)
         self._header_count = column.header_count
-        self._keys = _BinaryReader(column.keys, column.header_count)
-        self._values = _BinaryReader(column.values, column.header_count)
+        self._keys = BinaryReader(column.keys, column.header_count)
+        self._values = BinaryReader(column.values, column.header_count)
 
     def cells(self, row: int) -> list[tuple[memoryview, memoryview | None]]:
         if not _is_valid(self._validity, self._first + row):
@@ -265,7 +267,8 @@ class ColumnEncoder:
     """Cuts the bodies of batches from columns; row numbers count from the start of the columns.
 
     A missing key or value column is all null. ``timestamps`` holds int64 milliseconds from row 0
-    on; without it every row has ``timestamp``.
+    on; without it every row has ``timestamp``. ``order`` holds int64 row numbers: only these rows
+    are encoded, in this order, and what ``encode`` counts is places in it.
     """
 
     def __init__(
@@ -276,12 +279,20 @@ class ColumnEncoder:
         headers: HeaderColumn | None,
         timestamps: AnyBuffer | None,
         timestamp: int,
+        order: AnyBuffer | None = None,
     ) -> None:
+        self._column_rows = rows
+        self._order: memoryview | None = None
+        if order is not None:
+            view = memoryview(order).cast("B")
+            self._order = view[: len(view) // 8 * 8].cast("q")
+            rows = len(self._order)
         self.rows = rows
-        self._keys = None if keys is None else _BinaryReader(keys, rows)
-        self._values = None if values is None else _BinaryReader(values, rows)
-        self._headers = None if headers is None else _HeaderReader(headers, rows)
-        self._timestamps = None if timestamps is None else _int64s(timestamps, 0, rows)
+        held = self._column_rows
+        self._keys = None if keys is None else BinaryReader(keys, held)
+        self._values = None if values is None else BinaryReader(values, held)
+        self._headers = None if headers is None else _HeaderReader(headers, held)
+        self._timestamps = None if timestamps is None else _int64s(timestamps, 0, held)
         self._timestamp = timestamp
 
     def encode(self, row: int, body_bytes_max: int, room_bytes: int) -> EncodedRows:
@@ -293,11 +304,12 @@ class ColumnEncoder:
         assert 0 <= row < self.rows
         out = bytearray(room_bytes)
         body_bytes_max = min(body_bytes_max, RECORDS_BYTES_MAX)
-        base_timestamp = max_timestamp = self._timestamp_at(row)
+        base_timestamp = max_timestamp = self._timestamp_at(self._row_at(row))
         next_row = row
         while next_row < self.rows:
-            timestamp = self._timestamp_at(next_row)
-            fields = self._fields(next_row, next_row - row, timestamp - base_timestamp)
+            place = self._row_at(next_row)
+            timestamp = self._timestamp_at(place)
+            fields = self._fields(place, next_row - row, timestamp - base_timestamp)
             size = len(out) - room_bytes + size_of_varint(len(fields)) + len(fields)
             if size > (RECORDS_BYTES_MAX if next_row == row else body_bytes_max):
                 break
@@ -308,6 +320,14 @@ class ColumnEncoder:
         if next_row == row:
             raise ValueError("the record makes the batch longer than 2 GiB")
         return EncodedRows(out, next_row, base_timestamp, max_timestamp)
+
+    def _row_at(self, place: int) -> int:
+        if self._order is None:
+            return place
+        row = self._order[place]
+        if not 0 <= row < self._column_rows:
+            raise ValueError("the order names a row that the columns do not have")
+        return row
 
     def _timestamp_at(self, row: int) -> int:
         return self._timestamp if self._timestamps is None else self._timestamps[row]

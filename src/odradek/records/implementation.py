@@ -12,6 +12,8 @@ try:
         ColumnEncoder,
         RecordEncoder,
         iter_records,
+        murmur2,
+        partitions_of_keys,
         summarize_records,
     )
 
@@ -26,6 +28,7 @@ except ImportError:
         ColumnDecoder,
         ColumnEncoder,
     )
+    from odradek.records.key_hash import murmur2, partitions_of_keys
 
     _compiled = False
 
@@ -37,5 +40,7 @@ __all__ = [
     "ColumnEncoder",
     "RecordEncoder",
     "iter_records",
+    "murmur2",
+    "partitions_of_keys",
     "summarize_records",
 ]

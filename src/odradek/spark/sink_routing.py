@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from odradek.core.ids import TopicPartition
-from odradek.spark.key_hash import partitions_of_keys
+from odradek.records.arrow import partitions_of_keys
 from odradek.spark.sink_rows import BadRow, Numbers, Rows
 
 _UNKNOWN: Final = -1
@@ -148,7 +148,7 @@ class Router:
         keys = None if self._ignore_keys else rows.find("key")
         if keys is not None and keys.null_count < len(rows) and is_open.any():
             is_keyed = np.asarray(pc.is_valid(keys)) & is_open
-            numbers[is_keyed] = partitions_of_keys(keys, known.total)[is_keyed]
+            numbers[is_keyed] = np.asarray(partitions_of_keys(keys, known.total))[is_keyed]
             is_open &= ~is_keyed
         if is_open.any():
             numbers[is_open] = self._stuck(sizes[is_open], topic, known.available)

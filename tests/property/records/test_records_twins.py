@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.core.errors import CorruptionError
-from odradek.records import codec, column_codec
+from odradek.records import codec, column_codec, key_hash
 from odradek.records.columns import BinaryColumn, HeaderColumn
 from odradek.records.record import Record
 
 compiled: ModuleType = pytest.importorskip("odradek.records._compiled")
-PLAIN = SimpleNamespace(**vars(codec) | vars(column_codec))
+PLAIN = SimpleNamespace(**vars(codec) | vars(column_codec) | vars(key_hash))
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FIELD = st.none() | st.binary(max_size=20) | st.binary(min_size=60, max_size=200)
@@ -218,6 +218,10 @@ HEADER_LISTS = st.lists(
 )
 
 
+def int64s(numbers: list[int]) -> bytes:
+    return b"".join(number.to_bytes(8, "little", signed=True) for number in numbers)
+
+
 def encode_columns(twin: Any, arguments: tuple[Any, ...], limit: int) -> Any:
     encoder = twin.ColumnEncoder(*arguments)
     row, batches = 0, []
@@ -231,13 +235,15 @@ def encode_columns(twin: Any, arguments: tuple[Any, ...], limit: int) -> Any:
 @given(
     st.integers(0, 3), st.none() | CELLS, st.none() | CELLS, st.none() | HEADER_LISTS,
     st.none() | st.lists(INT64, min_size=6, max_size=6), INT64, st.integers(-1, 400),
+    st.none() | st.lists(st.integers(0, 3) | st.integers(-1, 6) | INT64, max_size=8),
 )  # fmt: skip
 def test_they_encode_the_same_columns(
-    first: int, keys: Any, values: Any, headers: Any, timestamps: Any, timestamp: int, limit: int
-) -> None:
+    first: int, keys: Any, values: Any, headers: Any, timestamps: Any, timestamp: int, limit: int,
+    order: list[int] | None,
+) -> None:  # fmt: skip
     times = None
     if timestamps is not None:
-        times = b"".join(t.to_bytes(8, "little", signed=True) for t in timestamps[first:])
+        times = int64s(timestamps[first:])
     arguments = (
         6 - first,
         None if keys is None else binary_column(keys, first),
@@ -245,6 +251,7 @@ def test_they_encode_the_same_columns(
         None if headers is None else header_column(headers, first),
         times,
         timestamp,
+        None if order is None else int64s(order),
     )
     assert outcome(lambda: encode_columns(compiled, arguments, limit)) == outcome(
         lambda: encode_columns(PLAIN, arguments, limit)
@@ -266,7 +273,22 @@ def test_they_refuse_the_same_columns(
         (rows, None, None, headers, None, 0),
         (rows, None, None, HeaderColumn(ends, validity, first, sound, sound, 8), None, 0),
         (rows, None, None, None, data, 0),
+        (rows, None, None, None, None, 0, data),
     ):
         assert outcome(partial(encode_columns, compiled, arguments, 100)) == outcome(
             partial(encode_columns, PLAIN, arguments, 100)
         )
+    assert outcome(lambda: compiled.partitions_of_keys(column, rows, count)) == outcome(
+        lambda: PLAIN.partitions_of_keys(column, rows, count)
+    )
+
+
+@given(CELLS, st.integers(0, 3), st.integers(-1, 2**31 - 1))
+def test_they_hash_keys_alike(keys: Any, first: int, partitions: int) -> None:
+    column = binary_column(keys, first)
+    assert outcome(lambda: compiled.partitions_of_keys(column, 6 - first, partitions)) == outcome(
+        lambda: PLAIN.partitions_of_keys(column, 6 - first, partitions)
+    )
+    for key in keys:
+        if key is not None:
+            assert compiled.murmur2(key) == PLAIN.murmur2(key)
