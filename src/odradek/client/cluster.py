@@ -11,6 +11,7 @@ Nothing is retried without a deadline of the caller's.
 
 import asyncio
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from random import Random
 from typing import Final, TypeVar
@@ -18,6 +19,7 @@ from typing import Final, TypeVar
 from odradek.client.backoff import Backoff
 from odradek.client.connection import Connection, Request
 from odradek.client.errors import (
+    AuthenticationError,
     BrokerError,
     ClosedError,
     ConnectionLostError,
@@ -31,6 +33,8 @@ from odradek.client.metadata import (
     ClusterMetadata,
     PartitionMetadata,
 )
+from odradek.client.metrics import Clock, NetworkMetrics, Report
+from odradek.client.sasl.login import login_from
 from odradek.client.settings import Settings
 from odradek.client.tls import context_from
 from odradek.core.errors import ErrorCode
@@ -60,12 +64,19 @@ T = TypeVar("T")
 
 class Cluster:
     def __init__(
-        self, settings: Settings, *, tls: ssl.SSLContext | None = None, random: Random | None = None
+        self,
+        settings: Settings,
+        *,
+        tls: ssl.SSLContext | None = None,
+        random: Random | None = None,
+        clock: Clock = lambda: time.monotonic() * 1000,
     ) -> None:
         self.settings = settings
+        self.network_metrics = NetworkMetrics(clock)
         self.metadata = ClusterMetadata()
         self.random = random or Random()  # noqa: S311  # jitter
         self._tls = tls or context_from(settings)
+        self._login = login_from(settings)
         self._seeds = settings.addresses("bootstrap.servers")
         self._connections: dict[tuple[BrokerAddress, int], Connection] = {}
         self._opening: dict[tuple[BrokerAddress, int], asyncio.Task[Connection]] = {}
@@ -174,6 +185,12 @@ class Cluster:
                     raise KafkaTimeoutError(problem) from error
                 await asyncio.sleep(wait)
 
+    def report(self, kind: str) -> Report:
+        """Return the metrics of all connections; ``kind`` is what their groups begin with."""
+        report = Report(self.settings.text("client.id"), self.network_metrics.clock())
+        self.network_metrics.collect(kind, report)
+        return report
+
     def backoff(self) -> Backoff:
         return Backoff(
             self.settings.integer("retry.backoff.ms"),
@@ -224,6 +241,8 @@ class Cluster:
                 address.port,
                 client_id=self.settings.text("client.id"),
                 tls=self._tls,
+                login=self._login,
+                metrics=self.network_metrics.connection(address.node_id),
                 timeout_ms=self.settings.integer("socket.connection.setup.timeout.ms"),
             )
         except KafkaError:
@@ -278,6 +297,8 @@ class Cluster:
                 self.metadata.update(response, is_complete=self._wants_all)
                 self.on_metadata()
                 return
+            except AuthenticationError:
+                raise  # the others would say the same, and some count failed logins
             except KafkaError as error:
                 failure = error
         raise failure

@@ -4,6 +4,9 @@ Versions are agreed on when it opens: each request goes out in the newest versio
 know, or the newest up to ``version_max`` where the caller cannot do more. A response's bytes are
 its own: record batches in it stay good for as long as they are referred to.
 
+With SASL the client logs in before all else, and again before its session ends (KIP-368): that goes
+through the same connection, and no other request may come between its messages, so they wait.
+
 A connection that breaks fails all that wait for it; it is not opened again, its owner makes a new
 one. Nothing here retries.
 """
@@ -15,23 +18,30 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar, cast
 
 from odradek.client.errors import (
+    AuthenticationError,
     ConnectionLostError,
     KafkaError,
     KafkaTimeoutError,
     UnsupportedError,
     check,
 )
+from odradek.client.metrics import ConnectionMetrics, no_metrics
 from odradek.client.response_reader import ResponseReader
+from odradek.client.sasl.exchange import HANDSHAKE_VERSION, authenticate
+from odradek.client.sasl.login import Login
 from odradek.core.errors import CorruptionError, ErrorCode
 from odradek.protocol.apis import Api, api_for_key
 from odradek.protocol.framing import frame_request, open_response
 from odradek.protocol.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.generated.sasl_handshake import SaslHandshakeResponse
 from odradek.protocol.message import Message
 
 FRAME_BYTES_MAX: Final = (1 << 31) - 1
 SOFTWARE_NAME: Final = "odradek"
 SOFTWARE_VERSION: Final = "0.1.0"
 _API_VERSIONS_FALLBACK: Final = 0
+_SESSION_SHARE: Final = 0.85
+"""When a session is renewed: Java's clients do so between 85 and 95 percent of it."""
 
 R = TypeVar("R", bound=Message)
 Request = Message | Callable[[int], Message]
@@ -42,6 +52,7 @@ class _InFlight(NamedTuple):
     api: Api
     version: int
     answered: "asyncio.Future[Message]"
+    sent_ms: float
 
 
 class Versions:
@@ -79,8 +90,9 @@ class Versions:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, metrics: ConnectionMetrics | None = None) -> None:
         self._client_id = client_id
+        self._metrics = metrics or no_metrics()
         self._reader = ResponseReader(FRAME_BYTES_MAX)
         self._in_flight: deque[_InFlight] = deque()
         self._correlation_id = 0
@@ -88,6 +100,10 @@ class Connection(asyncio.BufferedProtocol):
         self._failure: Exception | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self._is_paused = False
+        self._is_logging_in = False
+        self._idle = asyncio.Event()
+        self._renewal: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self.versions = Versions(ApiVersionsResponse())
         self.closed = asyncio.get_running_loop().create_future()
         """Done when the connection is gone, for whatever reason."""
@@ -100,19 +116,26 @@ class Connection(asyncio.BufferedProtocol):
         *,
         client_id: str,
         tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
+        metrics: ConnectionMetrics | None = None,
         timeout_ms: int = 10_000,
     ) -> "Connection":
-        """Connect and agree on versions.
+        """Connect, agree on versions, and log in.
 
         Raises:
             ConnectionLostError: Nobody answers there, or not as a broker does.
+            AuthenticationError: The broker knows us not.
         """
         loop = asyncio.get_running_loop()
         server_hostname = host if tls is not None else None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 _, connection = await loop.create_connection(
-                    lambda: cls(client_id), host, port, ssl=tls, server_hostname=server_hostname
+                    lambda: cls(client_id, metrics),
+                    host,
+                    port,
+                    ssl=tls,
+                    server_hostname=server_hostname,
                 )
                 try:
                     await connection._agree()
@@ -121,6 +144,13 @@ class Connection(asyncio.BufferedProtocol):
                     raise
         except (OSError, TimeoutError) as error:
             raise ConnectionLostError(f"{host}:{port}: {str(error) or 'no answer'}") from error
+        if login is not None:
+            try:
+                await connection._log_in(login, timeout_ms)
+            except AuthenticationError:
+                connection._metrics.on_login(is_good=False)
+                raise
+            connection._metrics.on_login(is_good=True)
         return connection
 
     async def _agree(self) -> None:
@@ -136,13 +166,66 @@ class Connection(asyncio.BufferedProtocol):
         check(answer.error_code, about="ApiVersions")
         self.versions = Versions(answer)
 
+    # Who we are.
+
+    async def _log_in(self, login: Login, timeout_ms: float) -> None:
+        """Log in, and have it done again in time; the connection is given up if that fails."""
+
+        async def ask(request: Message, response: type[R]) -> R:
+            api = api_for_key(response.ID)
+            version = self.versions.newest(api)
+            if response is SaslHandshakeResponse and version < HANDSHAKE_VERSION:
+                raise UnsupportedError("the broker is too old for SASL as it is since Kafka 1.0")
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    answer = await self.post(request, api, version)
+            except TimeoutError as error:
+                raise KafkaTimeoutError(f"{api.name}: no answer in {timeout_ms} ms") from error
+            assert isinstance(answer, response)
+            return answer
+
+        self._set_barriers(is_logging_in=True)
+        try:
+            # Answers come in order: a JoinGroup that waits for others would look like no answer.
+            while self._in_flight:
+                self._idle.clear()
+                await self._idle.wait()
+            lifetime_ms = await authenticate(ask, login)
+        except BaseException as error:
+            given_up = ConnectionLostError("the login was given up")
+            self._fail(error if isinstance(error, KafkaError) else given_up)
+            raise
+        self._set_barriers(is_logging_in=False)
+        if lifetime_ms > 0:
+            wait = lifetime_ms / 1000 * _SESSION_SHARE
+            loop = asyncio.get_running_loop()
+            self._renewal = loop.call_later(wait, self._renew, login, timeout_ms)
+
+    def _renew(self, login: Login, timeout_ms: float) -> None:
+        self._renewal = asyncio.get_running_loop().create_task(self._log_in(login, timeout_ms))
+        # Whoever waits for an answer is told what went wrong; the next connection will be as well.
+        self._renewal.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    def _set_barriers(
+        self, *, is_paused: bool | None = None, is_logging_in: bool | None = None
+    ) -> None:
+        """Hold requests back while the peer does not read, or wants to see who we are first."""
+        if is_paused is not None:
+            self._is_paused = is_paused
+        if is_logging_in is not None:
+            self._is_logging_in = is_logging_in
+        if self._failure is None and (self._is_paused or self._is_logging_in):
+            self._writable.clear()
+        else:
+            self._writable.set()
+
     @property
     def is_open(self) -> bool:
         return self._failure is None and self._transport is not None
 
     @property
     def is_writable(self) -> bool:
-        """Whether the transport takes more now; a peer that does not read fills it up."""
+        """Whether more can be sent now: a peer that does not read fills the transport up."""
         return self._writable.is_set()
 
     @property
@@ -194,9 +277,10 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             ConnectionLostError: The connection is gone.
         """
-        correlation_id = self._write(request, api, version)
+        sent_ms = self._write(request, api, version)
         answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._in_flight.append(_InFlight(correlation_id, api, version, answered))
+        asked = _InFlight(self._correlation_id, api, version, answered, sent_ms)
+        self._in_flight.append(asked)
         return answered
 
     def post_unanswered(self, request: Message, api: Api, version: int) -> None:
@@ -204,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write(request, api, version)
 
     async def wait_writable(self) -> None:
-        """Return when the transport takes more, or the connection is gone."""
+        """Return when more can be sent, or the connection is gone."""
         await self._writable.wait()
 
     def give_up(self, failure: KafkaError) -> None:
@@ -212,16 +296,20 @@ class Connection(asyncio.BufferedProtocol):
         self._fail(failure)
 
     async def _send(self, request: Message, api: Api, version: int) -> Message:
-        await self._writable.wait()
+        while not self._writable.is_set():
+            await self._writable.wait()
         return await self.post(request, api, version)
 
-    def _write(self, request: Message, api: Api, version: int) -> int:
+    def _write(self, request: Message, api: Api, version: int) -> float:
+        """Write a request; return when that was."""
         if self._failure is not None or self._transport is None:
             raise self._failure or ConnectionLostError("not connected")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = frame_request(request, api, version, self._correlation_id, self._client_id)
         self._transport.writelines(frame)
-        return self._correlation_id
+        now_ms = self._metrics.clock()
+        self._metrics.on_request(sum(map(len, frame)), now_ms)
+        return now_ms
 
     def close(self) -> None:
         self._fail(ConnectionLostError("the connection was closed"))
@@ -231,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asserted: uvloop's transports are none of asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
+        self._metrics.on_connected()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._reader.writable()
@@ -253,15 +342,18 @@ class Connection(asyncio.BufferedProtocol):
         version = asked.version
         if asked.api.name == "ApiVersions" and _is_refusal(body):
             version = _API_VERSIONS_FALLBACK
+        self._metrics.on_response(asked.api.name, len(frame), asked.sent_ms)
         answer = asked.api.response().decode(body, version)
         if not asked.answered.done():
             asked.answered.set_result(answer)
+        if not self._in_flight:
+            self._idle.set()
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self._set_barriers(is_paused=True)
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self._set_barriers(is_paused=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(ConnectionLostError(f"the connection broke: {exc or 'closed by the broker'}"))
@@ -271,8 +363,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._failure = failure
         self._writable.set()
+        self._idle.set()
+        if self._renewal is not None:
+            self._renewal.cancel()
         if self._transport is not None:
             self._transport.abort()
+            self._metrics.on_closed()
         waiting, self._in_flight = self._in_flight, deque()
         for each in waiting:
             if not each.answered.done():

@@ -77,6 +77,10 @@ class UnsupportedError(KafkaError):
     """The broker does not speak what this needs."""
 
 
+class AuthenticationError(KafkaError):
+    """A broker does not believe that we are who we say, or cannot show that it is one of ours."""
+
+
 class ConfigurationError(KafkaError, ValueError):
     """A setting is unknown, of the wrong kind, or does not go with another."""
 

@@ -39,7 +39,15 @@ COMMON: Final[Mapping[str, Definition]] = {
     "retry.backoff.max.ms": Definition(1_000, 0),
     "metadata.max.age.ms": Definition(300_000, 0),
     "allow.auto.create.topics": Definition(True),
-    "security.protocol": Definition("PLAINTEXT", choices=("PLAINTEXT", "SSL")),
+    "security.protocol": Definition(
+        "PLAINTEXT", choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    ),
+    "sasl.mechanism": Definition(""),
+    "sasl.username": Definition(""),
+    "sasl.password": Definition(""),
+    "sasl.jaas.config": Definition(""),
+    "sasl.oauthbearer.token": Definition(""),
+    "sasl.oauthbearer.token.provider": Definition(None),
     "ssl.truststore.location": Definition(""),
     "ssl.truststore.certificates": Definition(""),
     "ssl.keystore.location": Definition(""),

@@ -21,7 +21,7 @@ def context_from(settings: Settings) -> ssl.SSLContext | None:
     Raises:
         ConfigurationError: A file is missing or not PEM.
     """
-    if settings.text("security.protocol") != "SSL":
+    if not settings.text("security.protocol").endswith("SSL"):
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

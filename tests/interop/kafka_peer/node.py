@@ -5,14 +5,15 @@ taken as it is, so a node can be restarted on its data, or started on data that 
 the data directory lies `<name>.peer/` with server.properties and server.log.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.interop.kafka_peer.jars import resolve_jars
-from tests.interop.kafka_peer.jvm import HOST, Jvm, broker_is_ready, free_ports
+from tests.interop.kafka_peer.jvm import Jvm, broker_is_ready
 from tests.interop.kafka_peer.tools import java_command, kafka_tool
+from tests.interop.ports import HOST, free_ports
 
 CLUSTER_ID = "b2RyYWRlay1rYWZrYS1wZQ"
 
@@ -20,7 +21,6 @@ DEFAULTS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "num.network.threads": "1",
     "num.io.threads": "2",
     "background.threads": "2",
@@ -48,21 +48,31 @@ class KafkaNode:
         *,
         cluster_id: str = CLUSTER_ID,
         heap_mib: int = 256,
+        listeners: Mapping[str, str] | None = None,
+        format_arguments: Sequence[str] = (),
     ) -> None:
+        """`listeners` are further ones by name, with their security protocols; see `address`."""
         self.data_dir = data_dir.absolute()
         self.overrides = dict(overrides or {})
         self.cluster_id = cluster_id
         self.heap_mib = heap_mib
+        self.listeners = dict(listeners or {})
+        self.format_arguments = format_arguments
         self.work_dir = self.data_dir.with_name(f"{self.data_dir.name}.peer")
         self.log_file = self.work_dir / "server.log"
         self.port = 0
         self.controller_port = 0
+        self.listener_ports: dict[str, int] = {}
         self._jvm: Jvm | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         assert self.port, "start the node first"
         return f"{HOST}:{self.port}"
+
+    def address(self, listener: str) -> str:
+        """Where one of the further listeners is."""
+        return f"{HOST}:{self.listener_ports[listener]}"
 
     @property
     def pid(self) -> int:
@@ -73,10 +83,13 @@ class KafkaNode:
         """Format if need be, start, and wait until the broker has registered and answers."""
         assert self._jvm is None, "already started"
         self.work_dir.mkdir(parents=True, exist_ok=True)
-        self.port, self.controller_port = free_ports(2)
+        if not self.port:  # started again, it is where its clients know it to be
+            self.port, self.controller_port, *others = free_ports(2 + len(self.listeners))
+            self.listener_ports = dict(zip(self.listeners, others, strict=True))
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
-            kafka_tool("storage", "format", "-t", self.cluster_id, "-c", properties, "--standalone")
+            arguments = ["-t", self.cluster_id, "-c", str(properties), "--standalone"]
+            kafka_tool("storage", "format", *arguments, *self.format_arguments)
         command = java_command(
             "kafka.Kafka", heap_mib=self.heap_mib, log_level="INFO", libs=resolve_jars()
         )
@@ -111,11 +124,14 @@ class KafkaNode:
         return jvm
 
     def _write_properties(self) -> Path:
-        listeners = f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}"
+        ports = {"PLAINTEXT": self.port, "CONTROLLER": self.controller_port, **self.listener_ports}
+        listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self.listeners}
         properties = {
             **DEFAULTS,
             "listeners": listeners,
             "advertised.listeners": listeners,
+            "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
             "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}",
             "log.dirs": str(self.data_dir),
             **self.overrides,
