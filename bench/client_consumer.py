@@ -4,7 +4,7 @@ The broker is a node of ours in a process of its own; a topic of four partitions
 beginning, again and again. Clients run here, one after the other, round by round, and the median
 counts. Every record's value is looked at, except where a table is what the application gets: there
 the value column's bytes are summed up. Time runs from the first record, so that connecting and
-joining do not count. Ours runs on asyncio's own event loop, as aiokafka does.
+joining do not count. Ours runs on asyncio's own event loop, as aiokafka does, and without one.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from kafka import TopicPartition as KafkaPythonTopicPartition
 
 from bench.brokers import QUIET
 from bench.timing import Row
+from odradek.client import BlockingConsumer
 from odradek.client.consumer import Consumer, TopicPartition
 from tests.interop.node_process import NodeProcess
 
@@ -56,6 +57,8 @@ def _compare(servers: str, topic: str, size: int) -> Iterator[Row]:
         "odradek poll_arrow": _tables,
         "odradek poll": _lists,
         "odradek async for": _one_by_one,
+        "odradek poll_arrow, blocking": _tables_blocking,
+        "odradek poll, blocking": _lists_blocking,
         "aiokafka": _aiokafka,
         "confluent-kafka": _confluent,
         "kafka-python": _kafka_python,
@@ -140,6 +143,44 @@ def _one_by_one(servers: str, topic: str, size: int) -> tuple[int, float]:
         return count, time.perf_counter() - start
 
     return _with_ours(servers, topic, work)
+
+
+def _with_blocking(
+    servers: str, topic: str, work: Callable[[BlockingConsumer], tuple[int, float]]
+) -> tuple[int, float]:
+    with BlockingConsumer(bootstrap_servers=servers) as consumer:
+        consumer.assign([TopicPartition(topic, n) for n in range(PARTITIONS)])
+        consumer.seek_to_beginning()
+        return work(consumer)
+
+
+def _tables_blocking(servers: str, topic: str, size: int) -> tuple[int, float]:
+    def work(consumer: BlockingConsumer) -> tuple[int, float]:
+        first = consumer.poll_arrow(TIMEOUT_SECONDS).num_rows
+        count, start = first, time.perf_counter()
+        while count < RECORDS:
+            table = consumer.poll_arrow(TIMEOUT_SECONDS)
+            assert pc.sum(pc.binary_length(table.column("value"))).as_py() == size * table.num_rows
+            count += table.num_rows
+        return count - first, time.perf_counter() - start
+
+    return _with_blocking(servers, topic, work)
+
+
+def _lists_blocking(servers: str, topic: str, size: int) -> tuple[int, float]:
+    def work(consumer: BlockingConsumer) -> tuple[int, float]:
+        count, start = 0, 0.0
+        while count < RECORDS:
+            polled = consumer.poll(TIMEOUT_SECONDS)
+            start = start or time.perf_counter()
+            for records in polled.values():
+                for record in records:
+                    assert record.value is not None
+                    assert len(record.value) == size
+                count += len(records)
+        return count, time.perf_counter() - start
+
+    return _with_blocking(servers, topic, work)
 
 
 # Others.

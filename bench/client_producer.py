@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import uvloop
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer as ConfluentProducer
@@ -22,12 +23,14 @@ from kafka import KafkaProducer
 
 from bench.brokers import QUIET
 from bench.timing import Row
+from odradek.client import BlockingProducer
 from odradek.client.producer import Producer
 from tests.interop.node_process import NodeProcess
 
 ROUNDS = 3
 RECORDS = 60_000
 KAFKA_PYTHON_RECORDS = 15_000
+TABLE_RECORDS = 5 * RECORDS
 PARTITIONS = 1
 TIMEOUT_SECONDS = 120
 
@@ -44,21 +47,29 @@ def run() -> Iterator[Row]:
 
 
 def _compare(servers: str, size: int) -> Iterator[Row]:
-    clients: dict[str, Measure] = {
-        "odradek": _ours,
-        "odradek, uvloop": _ours_uvloop,
-        "aiokafka": _aiokafka,
-        "confluent-kafka": _confluent,
-        "kafka-python": _kafka_python,
+    clients: dict[str, tuple[Measure, int]] = {
+        "odradek": (_ours, RECORDS),
+        "odradek, uvloop": (_ours_uvloop, RECORDS),
+        "odradek, blocking": (_ours_blocking, RECORDS),
+        "odradek, send_arrow": (_ours_by_the_table, TABLE_RECORDS),
+        "aiokafka": (_aiokafka, RECORDS),
+        "confluent-kafka": (_confluent, RECORDS),
+        "kafka-python": (_kafka_python, KAFKA_PYTHON_RECORDS),
     }
     rates: dict[str, list[float]] = {name: [] for name in clients}
+    costs: dict[str, list[float]] = {name: [] for name in clients}
     for number in range(ROUNDS):
-        for name, measure in clients.items():
+        for name, (measure, count) in clients.items():
             topic = f"bench-{size}-{number}-{name.replace(', ', '-')}"
             _create(servers, topic)
+            before = time.process_time()
             rates[name].append(measure(servers, topic, b"x" * size))
+            costs[name].append((time.process_time() - before) / count * 1e6)
     for name, figures in rates.items():
         yield Row(f"produce {size} B", name, statistics.median(figures), "records/s")
+    # With connecting and the making of a table; tells more where others use the machine too.
+    for name, figures in costs.items():
+        yield Row(f"CPU of a client for a record of {size} B", name, min(figures), "µs")
 
 
 def _create(servers: str, topic: str) -> None:
@@ -80,6 +91,31 @@ async def _ours_async(servers: str, topic: str, value: bytes) -> float:
     async with Producer(bootstrap_servers=servers) as producer:
         await (await producer.send(topic, value))
         return await _timed(lambda: producer.send(topic, value), producer.flush)
+
+
+def _ours_blocking(servers: str, topic: str, value: bytes) -> float:
+    with BlockingProducer(bootstrap_servers=servers) as producer:
+        producer.send(topic, value).result(TIMEOUT_SECONDS)
+        began = time.perf_counter()
+        futures = [producer.send(topic, value) for _ in range(RECORDS)]
+        producer.flush()
+        for future in futures:
+            assert future.result()
+        return RECORDS / (time.perf_counter() - began)
+
+
+def _ours_by_the_table(servers: str, topic: str, value: bytes) -> float:
+    table = pa.table({"value": [value] * TABLE_RECORDS})
+
+    async def main() -> float:
+        async with Producer(bootstrap_servers=servers) as producer:
+            await (await producer.send(topic, value))
+            began = time.perf_counter()
+            told = await (await producer.send_arrow(topic, table))
+            assert told.rows == TABLE_RECORDS
+            return TABLE_RECORDS / (time.perf_counter() - began)
+
+    return asyncio.run(main())
 
 
 def _aiokafka(servers: str, topic: str, value: bytes) -> float:

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
         ConsumerRecord,
         OffsetAndMetadata,
         RebalanceListener,
+        RecordDeserializationError,
         SubscriptionPattern,
     )
     from odradek.client.errors import (
+        AuthenticationError,
         BrokerError,
         ClosedError,
         ConfigurationError,
@@ -34,13 +36,20 @@ if TYPE_CHECKING:
         KafkaTimeoutError,
         UnsupportedError,
     )
-    from odradek.client.producer import Producer, RecordMetadata
+    from odradek.client.producer import (
+        OffsetRange,
+        Producer,
+        RecordMetadata,
+        RowsMetadata,
+        RowsNotDeliveredError,
+    )
     from odradek.core.errors import ErrorCode
     from odradek.core.ids import TopicPartition
 
 _MODULES: Final = {
     "Admin": "odradek.client.admin.admin",
     "Append": "odradek.client.admin.configs",
+    "AuthenticationError": "odradek.client.errors",
     "BlockingAdmin": "odradek.client.blocking.admin",
     "BlockingConsumer": "odradek.client.blocking.consumer",
     "BlockingProducer": "odradek.client.blocking.producer",
@@ -60,12 +69,16 @@ _MODULES: Final = {
     "NewPartitions": "odradek.client.admin.topics",
     "NewTopic": "odradek.client.admin.topics",
     "OffsetAndMetadata": "odradek.client.consumer",
+    "OffsetRange": "odradek.client.producer",
     "OffsetSpec": "odradek.client.admin.partitions",
     "Producer": "odradek.client.producer",
     "RebalanceListener": "odradek.client.consumer",
+    "RecordDeserializationError": "odradek.client.consumer",
     "RecordMetadata": "odradek.client.producer",
     "Result": "odradek.client.admin.results",
     "Results": "odradek.client.admin.results",
+    "RowsMetadata": "odradek.client.producer",
+    "RowsNotDeliveredError": "odradek.client.producer",
     "SubscriptionPattern": "odradek.client.consumer",
     "Subtract": "odradek.client.admin.configs",
     "TopicPartition": "odradek.core.ids",
@@ -77,6 +90,7 @@ _MODULES: Final = {
 __all__ = [
     "Admin",
     "Append",
+    "AuthenticationError",
     "BlockingAdmin",
     "BlockingConsumer",
     "BlockingProducer",
@@ -96,12 +110,16 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "OffsetRange",
     "OffsetSpec",
     "Producer",
     "RebalanceListener",
+    "RecordDeserializationError",
     "RecordMetadata",
     "Result",
     "Results",
+    "RowsMetadata",
+    "RowsNotDeliveredError",
     "SubscriptionPattern",
     "Subtract",
     "TopicPartition",

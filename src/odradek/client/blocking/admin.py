@@ -36,6 +36,7 @@ from odradek.client.admin.transactions import (
     TransactionListing,
 )
 from odradek.client.blocking.twin import Twin
+from odradek.client.metrics import Metrics
 from odradek.core.config import ConfigResourceType
 from odradek.core.ids import TopicPartition
 
@@ -57,6 +58,10 @@ class BlockingAdmin(Twin[Admin]):
 
     def close(self) -> None:
         self._close(lambda core: core.close())
+
+    def metrics(self) -> Metrics:
+        """Return figures under Kafka's names, of the groups ``admin-client-…``."""
+        return self._call(lambda core: core.metrics())
 
     def create_topics(
         self,
@@ -156,11 +161,19 @@ class BlockingAdmin(Twin[Admin]):
         self,
         moves: Mapping[TopicPartition, Sequence[int] | None],
         *,
+        allow_replication_factor_change: bool = True,
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Give partitions new replicas, or with None stop the move that is under way."""
+        """Give partitions new replicas, or with None stop the move that is under way.
+
+        To forbid a change of the replication factor, brokers of 4.1 or later are needed.
+        """
         return self._run(
-            lambda core: core.alter_partition_reassignments(moves, timeout_ms=timeout_ms)
+            lambda core: core.alter_partition_reassignments(
+                moves,
+                allow_replication_factor_change=allow_replication_factor_change,
+                timeout_ms=timeout_ms,
+            )
         )
 
     def list_partition_reassignments(

@@ -32,6 +32,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on the loop."""
+        return threading.current_thread() is self._thread
+
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Have a coroutine run.
 
@@ -48,7 +53,7 @@ class LoopThread:
 
     def check_outside(self) -> None:
         """Raise if the caller runs on the loop, which is to do what he waits for."""
-        if threading.current_thread() is self._thread:
+        if self.is_current:
             raise RuntimeError(
                 "called on the client's own thread, by a callback: it would never end"
             )
@@ -74,7 +79,7 @@ class LoopThread:
     def stop(self) -> None:
         """Cancel what runs and end the thread; takes a few seconds at most."""
         self.stop_soon()
-        if threading.current_thread() is not self._thread:
+        if not self.is_current:
             self._thread.join(_STOP_SECONDS_MAX)
 
     def stop_soon(self) -> None:

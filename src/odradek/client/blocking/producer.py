@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from odradek.client.blocking.sending import Sending
+from odradek.client.metrics import Metrics
 from odradek.client.producer.coordination import Offsets
 from odradek.client.producer.interceptors import Interceptor, Serializer
 from odradek.client.producer.partitioners import Partitioner
@@ -81,6 +82,10 @@ class BlockingProducer(Sending):
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic."""
         return self._run(lambda core: core.partitions_for(topic))
+
+    def metrics(self) -> Metrics:
+        """Return figures under Kafka's names, of the groups ``producer-…``."""
+        return self._call(lambda core: core.metrics())
 
     def init_transactions(self) -> None:
         """Become the only producer of this ``transactional.id``; once, before all else.

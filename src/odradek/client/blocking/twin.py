@@ -51,6 +51,8 @@ class Place(Generic[C]):
         self.thread = LoopThread(f"odradek-{type(core).__name__.lower()}")
         self._process_id = os.getpid()
         self._starting: asyncio.Task[None] | None = None
+        self.is_ready = False
+        """Whether the client has been started, and nothing was wrong."""
 
     @property
     def is_started(self) -> bool:
@@ -63,6 +65,7 @@ class Place(Generic[C]):
         starting = self._starting
         try:
             await asyncio.shield(starting)
+            self.is_ready = True
         except BaseException:
             # Who is interrupted leaves it to go on; one that failed is not waited for again.
             if starting.done() and starting is self._starting:

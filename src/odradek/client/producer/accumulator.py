@@ -6,9 +6,13 @@ A partition is ready to send when its first batch is full, has lingered, or some
 a flush, the end of a transaction, a sender who waits for memory. A broker that has one ready
 partition is sent a batch of every partition it leads, as far as a request has room: they would
 cost a request of their own soon after.
+
+All of it belongs to one thread, but for ``append_shared``: a blocking producer's threads append to
+open batches themselves. So a batch is closed under a lock, before it is built or given up.
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
@@ -19,16 +23,18 @@ from odradek.client.producer.batch import (
     Flush,
     Format,
     Headers,
+    Outcome,
     ProducerBatch,
-    RecordMetadata,
     in_order,
 )
 from odradek.client.producer.buffer_pool import BufferPool
 from odradek.client.producer.partitioners import StickyPartition
+from odradek.client.producer.row_batch import RowBatch, RowSpan, RowsReceipt
 from odradek.client.producer.sequences import Sequences
 from odradek.client.producer.settings import ProducerOptions
 from odradek.core.ids import TopicPartition
 from odradek.records import HEADER_BYTES
+from odradek.records.columns import EncodedRows
 from odradek.records.record import Buffer
 
 NEVER: Final = float("inf")
@@ -101,6 +107,7 @@ class Accumulator:
         self._waiting: dict[PartitionQueue, None] = {}
         self._hurries = 0
         self._count = 0
+        self._lock = threading.Lock()
         # With one request at a time order is kept without sequences, unless the leader moves
         # between two attempts: so then a partition has one batch under way, wherever it is.
         self._one_by_one = sequences is None and options.in_flight_max == 1
@@ -121,7 +128,7 @@ class Accumulator:
         key: Buffer | None,
         value: Buffer | None,
         headers: Headers,
-        future: "asyncio.Future[RecordMetadata]",
+        future: Outcome,
         size_max: int,
     ) -> bool:
         """Add a record of at most ``size_max`` bytes to the batch that is open; False: no room."""
@@ -141,6 +148,28 @@ class Accumulator:
         batch.timestamps.append(timestamp)
         return True
 
+    def append_shared(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        future: Outcome,
+        size_max: int,
+    ) -> bool:
+        """Do as ``append`` does, from any thread."""
+        with self._lock:
+            try:
+                return self.append(queue, timestamp, key, value, headers, future, size_max)
+            except IndexError:
+                return False  # the batch was taken away between two looks at the queue
+
+    def _close(self, batch: ProducerBatch) -> None:
+        """Have a batch take no more records, whoever was about to append one."""
+        with self._lock:
+            batch.is_closed = True
+
     def batch_bytes(self, size_max: int) -> int:
         """Return what a batch that begins with such a record reserves."""
         return max(self._options.batch_size, HEADER_BYTES + size_max)
@@ -152,7 +181,7 @@ class Accumulator:
         key: Buffer | None,
         value: Buffer | None,
         headers: Headers,
-        future: "asyncio.Future[RecordMetadata]",
+        future: Outcome,
         reserved_bytes: int,
         now_ms: float,
     ) -> ProducerBatch:
@@ -164,10 +193,32 @@ class Accumulator:
         batch.append(timestamp, key, value, headers, future)
         if batch.size >= self._batch_size:
             batch.is_closed = batch.is_full = True
+        self._add(queue, batch)
+        return batch
+
+    def append_rows(
+        self,
+        queue: PartitionQueue,
+        rows: EncodedRows,
+        span: RowSpan,
+        receipt: RowsReceipt,
+        reserved_bytes: int,
+        now_ms: float,
+    ) -> RowBatch:
+        """Put rows that are encoded already behind what is there, as a batch of their own."""
+        self._count += 1
+        order = (self._count, 0)
+        batch = RowBatch(
+            queue.partition, self._format, now_ms, order, reserved_bytes, receipt, span
+        )
+        batch.take_rows(rows)
+        self._add(queue, batch)
+        return batch
+
+    def _add(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         queue.batches.append(batch)
         self._waiting[queue] = None
         self.incomplete[batch] = None
-        return batch
 
     # Batches out.
 
@@ -224,6 +275,7 @@ class Accumulator:
                 break
             if not self._may_go(batch):
                 continue
+            self._close(batch)
             queue.batches.popleft()
             queue.in_flight += 1
             # To the end of the line: the next request begins with those that had no room.
@@ -294,6 +346,7 @@ class Accumulator:
 
     def remove(self, batch: ProducerBatch) -> bool:
         """Take a batch out of its queue; False if it is not in there."""
+        self._close(batch)
         queue = self._queue(batch)
         if batch not in queue.batches:
             return False

@@ -8,7 +8,7 @@ end done: delivered or failed, once. Between built and done it may be sent many 
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
@@ -38,6 +38,18 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+
+
+class Outcome(Protocol):
+    """What a sender of a record waits for: asyncio's future, or that of a thread."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, exception: Any, /) -> None: ...
+
+    def exception(self) -> BaseException | None: ...
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -116,7 +128,7 @@ class ProducerBatch:
         self.reserved_bytes = reserved_bytes
         self.size = HEADER_BYTES
         self.count = 0
-        self.futures: list[asyncio.Future[RecordMetadata]] = []
+        self.futures: list[Outcome] = []
         self.timestamps: list[int] = []
         self.is_closed = False
         """Takes no more records: it is full, or was sent."""
@@ -148,7 +160,7 @@ class ProducerBatch:
         key: Buffer | None,
         value: Buffer | None,
         headers: Headers,
-        future: "asyncio.Future[RecordMetadata]",
+        future: Outcome,
     ) -> None:
         self.size = self.append_record(timestamp, key, value, headers)
         self.count += 1
@@ -247,16 +259,31 @@ class ProducerBatch:
             needed = record_size_max(key, value, headers)
             if not parts or parts[-1].size + needed > size_max:
                 parts.append(self._part(index, self.reserved_bytes if not parts else 0))
-            parts[-1].append(timestamp, key, value, headers, self.futures[index])
+            self._hand_on(parts[-1], index, timestamp, key, value, headers)
         for flush in self.flushes:
             flush.left += len(parts) - 1
         self.futures, self.timestamps, self.flushes = [], [], []
         self.is_done = True
         return parts
 
+    def _hand_on(
+        self,
+        part: "ProducerBatch",
+        index: int,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+    ) -> None:
+        """Append one of its records to a part of it."""
+        part.append(timestamp, key, value, headers, self.futures[index])
+
+    def _new_part(self, order: tuple[int, int], reserved_bytes: int) -> "ProducerBatch":
+        return ProducerBatch(self.partition, self._format, self.created_ms, order, reserved_bytes)
+
     def _part(self, index: int, reserved_bytes: int) -> "ProducerBatch":
         order = (self.order[0], self.order[1] + index)
-        part = ProducerBatch(self.partition, self._format, self.created_ms, order, reserved_bytes)
+        part = self._new_part(order, reserved_bytes)
         part.is_split = part.is_closed = True
         part.flushes = list(self.flushes)
         part.attempts = self.attempts

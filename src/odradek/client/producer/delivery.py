@@ -11,6 +11,7 @@ from odradek.client.errors import BrokerError, KafkaError, KafkaTimeoutError
 from odradek.client.metadata import NO_EPOCH
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch import NO_OFFSET, ProducerBatch
+from odradek.client.producer.metrics import ProducerMetrics
 from odradek.client.producer.sequences import Sequences
 from odradek.client.producer.settings import ProducerOptions
 from odradek.client.producer.transaction import Transaction, TransactionAbortedError
@@ -51,8 +52,10 @@ class Delivery:
         accumulator: Accumulator,
         sequences: Sequences | None = None,
         transaction: Transaction | None = None,
+        metrics: ProducerMetrics | None = None,
     ) -> None:
         self._options = options
+        self._metrics = metrics
         self._accumulator = accumulator
         self._sequences = sequences
         self._transaction = transaction
@@ -76,6 +79,8 @@ class Delivery:
         code = refusal.code
         batch.last_error = code.name
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+            if self._metrics is not None:
+                self._metrics.on_split()
             self._accumulator.split(batch)
         elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # It is in the log, so long ago that the broker does not know where.
@@ -86,6 +91,8 @@ class Delivery:
         elif code.retriable and self._is_transaction_lost():
             self._fail(batch, self._aborted(), None, is_in_doubt=True)
         elif self._is_worth_retrying(batch, refusal):
+            if self._metrics is not None:
+                self._metrics.on_retry(batch)
             self._accumulator.requeue(batch, now_ms, leader_epoch)
         else:
             is_in_doubt = code.retriable  # retries are used up: it may be there all the same
@@ -169,6 +176,8 @@ class Delivery:
                 self._transaction.on_sequence_lost()
             if not is_aborted:
                 self._transaction.on_batch_failed(error)
+        if self._metrics is not None:
+            self._metrics.on_failed(batch)
         batch.fail(error, by_record, is_expected=is_aborted)
         self._accumulator.on_done(batch)
 

@@ -10,48 +10,20 @@ one of ``partitions``; ``available`` are those that have a leader now, maybe non
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from random import Random
-from struct import unpack_from
-from typing import Final, TypeAlias
+from typing import TypeAlias
+
+from odradek.records.implementation import murmur2
 
 Partitioner: TypeAlias = Callable[
     [str, bytes | None, bytes | None, Sequence[int], Sequence[int]], int
 ]
 
-_SEED: Final = 0x9747B28C
-_MULTIPLIER: Final = 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
-_REMEMBERED_KEYS: Final = 4096
-_REMEMBERED_KEY_BYTES_MAX: Final = 256
-
-
-def murmur2(data: bytes) -> int:
-    """Return Kafka's hash of a key, as an unsigned 32-bit number."""
-    length = len(data)
-    state = (_SEED ^ length) & _MASK
-    words = length >> 2
-    for word in unpack_from(f"<{words}I", data):
-        mixed = word * _MULTIPLIER & _MASK
-        mixed = (mixed ^ mixed >> 24) * _MULTIPLIER & _MASK
-        state = state * _MULTIPLIER & _MASK ^ mixed
-    rest = data[words << 2 :]
-    if rest:
-        state = (state ^ int.from_bytes(rest, "little")) * _MULTIPLIER & _MASK
-    state = (state ^ state >> 13) * _MULTIPLIER & _MASK
-    return state ^ state >> 15
-
-
-# Keys come again and again, and the hash costs more than all else that happens to a record.
-_murmur2_remembered = lru_cache(_REMEMBERED_KEYS)(murmur2)
-
 
 def partition_for_key(key: bytes, partitions: int) -> int:
     """Return the partition of a key, the same in every client that follows Java's."""
-    known = len(key) <= _REMEMBERED_KEY_BYTES_MAX
-    hashed = _murmur2_remembered(key) if known else murmur2(key)
-    return (hashed & 0x7FFFFFFF) % partitions
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class RoundRobin:

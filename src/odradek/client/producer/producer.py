@@ -8,17 +8,18 @@ import time
 from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import BrokerError, ClosedError, KafkaError, KafkaTimeoutError
-from odradek.client.producer.accumulator import Accumulator, PartitionQueue
+from odradek.client.errors import ClosedError, KafkaError, KafkaTimeoutError
+from odradek.client.metrics import Metrics
+from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch import Headers, RecordMetadata
 from odradek.client.producer.coordination import Offsets
+from odradek.client.producer.intake import RECORD_OVERHEAD_MAX, Intake, size_of
 from odradek.client.producer.interceptors import (
     Interceptor,
     Interceptors,
@@ -28,6 +29,7 @@ from odradek.client.producer.interceptors import (
 )
 from odradek.client.producer.partitioners import Partitioner
 from odradek.client.producer.routing import Router
+from odradek.client.producer.row_batch import ColumnNames, RowsMetadata
 from odradek.client.producer.sender import Sender
 from odradek.client.producer.sequences import Sequences
 from odradek.client.producer.settings import DEFINITIONS, options_from
@@ -35,13 +37,16 @@ from odradek.client.producer.transaction import GroupMetadata, Transaction
 from odradek.client.producer.transaction import TransactionState as State
 from odradek.client.producer.transaction_control import TransactionControl
 from odradek.client.settings import Settings
-from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
-from odradek.records import HEADER_BYTES, record_size_max
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.client.producer.arrow_sending import ArrowSending
 
 _log: Final = logging.getLogger(__name__)
-_RECORD_OVERHEAD_MAX: Final = record_size_max(None, None)
 _SENDS_WITHOUT_PAUSE_MAX: Final = 1000
+_BATCHES_WITHOUT_PAUSE_MAX: Final = 4
 _INTERRUPTED_SECONDS_MAX: Final = 2.0
 _producers: Final["WeakSet[Producer]"] = WeakSet()
 
@@ -64,8 +69,9 @@ class Producer:
     >>> async with producer.transaction():
     ...     await producer.send("greetings", b"all or nothing")
 
-    Not thread-safe, as nothing in asyncio is, and of no use in a forked child. Not there yet:
-    metrics, two-phase commit (KIP-939), SASL.
+    Not thread-safe, as nothing in asyncio is, and of no use in a forked child; ``BlockingProducer``
+    is its twin for programs without a loop. A table of records goes out faster with ``send_arrow``.
+    Not there yet: two-phase commit (KIP-939).
     """
 
     def __init__(
@@ -96,6 +102,8 @@ class Producer:
         self._serialize_value = as_function(value_serializer)
         self._partitioner = partitioner
         self._interceptors = Interceptors(interceptors) if interceptors else None
+        extras = (self._interceptors, self._serialize_key, self._serialize_value)
+        self._sees_every_record = extras != (None, None, None)
         self._sequences: Sequences | None = None
         self._transaction: Transaction | None = None
         if self.options.transactional_id is not None:
@@ -104,9 +112,18 @@ class Producer:
             self._sequences = Sequences(is_transactional=self._transaction is not None)
         may_send = (lambda _: True) if self._transaction is None else self._transaction.may_send
         self._accumulator = Accumulator(self.options, self._random, self._sequences, may_send)
-        request_bytes = min(self.options.max_request_size, self.options.buffer_memory)
-        self._record_size_max = request_bytes - HEADER_BYTES
+        self.intake = Intake(
+            self.options,
+            self._accumulator,
+            self._transaction,
+            partitioner,
+            now_ms,
+            sees_every_record=self._sees_every_record,
+        )
+        """For a twin whose threads send without the loop."""
+        self._record_size_max = self.intake.record_size_max
         self._sends_without_pause = 0
+        self._batches_without_pause = 0
         self._refusal: Exception | None = None
         self._refuse(RuntimeError("not started: async with Producer(…), or await start()"))
 
@@ -143,20 +160,16 @@ class Producer:
         self._router = Router(
             self.options, self._cluster, self._accumulator, self._sender, self._partitioner
         )
+        self.intake.start(self._cluster, self._router, self._sender)
         self._refuse(None)
         self._sender.wake()
         _producers.add(self)
 
     def _refuse(self, why: Exception | None) -> None:
         """Refuse all calls from now on, or take them."""
-        self._refusal = why
-        extras = (
-            self._interceptors,
-            self._transaction,
-            self._serialize_key,
-            self._serialize_value,
-        )
-        self._is_plain = why is None and extras == (None, None, None, None)
+        self._refusal = self.intake.refusal = why
+        is_simple = self._transaction is None and not self._sees_every_record
+        self._is_plain = why is None and is_simple
 
     async def close(self, timeout_seconds: float | None = None) -> None:
         """Deliver what was sent, abort what is not committed, and disconnect.
@@ -232,13 +245,13 @@ class Producer:
                 ProducerRecord(topic, value, key, partition, headers, timestamp)
             )
         if value.__class__ is bytes and key is None and not headers:
-            size = _RECORD_OVERHEAD_MAX + len(value)
+            size = RECORD_OVERHEAD_MAX + len(value)
         elif value.__class__ is bytes and key.__class__ is bytes and not headers:
-            size = _RECORD_OVERHEAD_MAX + len(value) + len(key)
+            size = RECORD_OVERHEAD_MAX + len(value) + len(key)
         else:
-            size = _size_max(key, value, headers)
+            size = size_of(key, value, headers)
         if size > self._record_size_max:
-            raise self._too_large(topic, size)
+            raise self.intake.too_large(topic, size)
         queue, is_stuck = None, False
         queues = self._accumulator.topics.get(topic)
         if queues is not None:
@@ -252,16 +265,81 @@ class Producer:
             timestamp = self._now_ms()
         future: asyncio.Future[RecordMetadata] = Future(loop=self._loop)
         record = (timestamp, key, value, headers, future, size)
-        if queue is None or not self._accumulator.append(queue, *record):
+        if queue is None or not self.intake.append(queue, *record):
             if queue is None or partition is not None or is_stuck:
                 queue = await self._router.queue_for(topic, partition, key, value)
-            await self._begin_batch(queue, *record)
+            self._batches_without_pause += await self.intake.begin_batch(queue, *record)
         if self._interceptors is not None:
             future.add_done_callback(self._interceptors.on_done)
         self._sends_without_pause += 1
-        if self._sends_without_pause >= _SENDS_WITHOUT_PAUSE_MAX:
+        if (
+            self._sends_without_pause >= _SENDS_WITHOUT_PAUSE_MAX
+            or self._batches_without_pause >= _BATCHES_WITHOUT_PAUSE_MAX
+        ):
             await self._pause()
         return future
+
+    # Tables.
+
+    async def send_arrow(
+        self,
+        topic: str,
+        rows: "pa.Table | pa.RecordBatch",
+        *,
+        partition: int | None = None,
+        value_column: str = "value",
+        key_column: str | None = "key",
+        headers_column: str | None = "headers",
+        timestamp_column: str | None = "timestamp",
+        partition_column: str | None = "partition",
+    ) -> "asyncio.Future[RowsMetadata]":
+        """Hand over the rows of an Arrow table as records, much faster than one by one.
+
+        Takes what ``Consumer.poll_arrow`` gives. Keys and values are columns of bytes or text,
+        headers lists of key and value, timestamps timestamps or milliseconds. A row goes to the
+        ``partition`` given here, else to that in its column, else to that of its key. Columns that
+        are not there are not needed, but for the values and those that are named here; None leaves
+        one out. Rows of a partition stay in order.
+
+        Waits until all rows are in memory, so for most of a large table's delivery; each time for
+        room up to ``max.block.ms``. What is wrong with the rows is raised before any is sent. What
+        happens later is told by the future: the ``RowsMetadata`` with the offsets of all rows, or
+        a ``RowsNotDeliveredError``, which has the numbers of those that were not delivered.
+        Batches have 512 KiB, or a quarter of ``buffer.memory``, unless ``batch.size`` was set.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+            KafkaTimeoutError: Memory is full, or the topic unknown, for ``max.block.ms``.
+            BrokerError: The topic cannot be written to, or a row is too large.
+            TypeError: Not a table, or a column of a type that cannot be sent.
+            ValueError: A column is missing, a header has no key, a partition is negative.
+            RuntimeError: The producer has serializers or interceptors: they see no rows.
+        """
+        self.intake.check_usable()
+        if self._sees_every_record:
+            raise RuntimeError("send_arrow: serializers and interceptors cannot be used with it")
+        names = ColumnNames(
+            value_column, key_column, headers_column, timestamp_column, partition_column
+        )
+        return await self._arrow_sending().send(topic, rows, names, partition, self._now_ms())
+
+    def _arrow_sending(self) -> "ArrowSending":
+        try:
+            from odradek.client.producer import arrow_sending
+        except ImportError as error:
+            raise ImportError("send_arrow needs pyarrow: pip install odradek[arrow]") from error
+        is_chosen = "batch.size" in self._settings.given
+        parts = arrow_sending.Parts(
+            self.options,
+            self._accumulator,
+            self.intake,
+            self._router,
+            self._sender,
+            self._transaction,
+            self._partitioner,
+        )
+        batch_bytes = self.options.batch_size if is_chosen else None
+        return arrow_sending.ArrowSending(parts, batch_bytes=batch_bytes)
 
     def _prepare(self, record: ProducerRecord) -> ProducerRecord:
         """Do what most producers have no need of, and see whether it may be sent at all."""
@@ -277,77 +355,13 @@ class Producer:
             record = record._replace(value=self._serialize_value(record.topic, record.value))
         return record
 
-    async def _begin_batch(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: Any,
-        value: Any,
-        headers: Headers,
-        future: "asyncio.Future[RecordMetadata]",
-        size: int,
-    ) -> None:
-        """Append to a batch that has room, or begin one as soon as there is memory for it."""
-        accumulator, pool = self._accumulator, self._accumulator.pool
-        record = (timestamp, key, value, headers, future)
-        if accumulator.append(queue, *record, size):
-            return  # in another partition than the one whose batch was full
-        reserved_bytes = min(accumulator.batch_bytes(size), pool.total_bytes)
-        if not pool.try_reserve(reserved_bytes):
-            await self._wait_for_memory(reserved_bytes)
-            if accumulator.append(queue, *record, size):
-                pool.release(reserved_bytes)  # another send began a batch meanwhile
-                return
-        has_full_batch = bool(queue.batches)
-        try:
-            if self._refusal is not None:
-                raise self._refusal  # closed while this waited
-            if self._transaction is not None:
-                self._transaction.check_in_transaction()
-                self._transaction.add(queue.partition)
-            now_ms = self._sender.now_ms()
-            batch = accumulator.append_first(queue, *record, reserved_bytes, now_ms)
-        except BaseException:
-            pool.release(reserved_bytes)
-            raise
-        queues = accumulator.topic(queue.partition.topic)
-        if queue is queues.stuck:
-            queues.stuck_batch = batch
-        self._sender.wake()
-        if has_full_batch:
-            # Whoever sends in a tight loop shall see it go out meanwhile.
-            await self._pause()
-
     async def _pause(self) -> None:
-        self._sends_without_pause = 0
+        """Let what was sent go out: whoever sends in a tight loop never waits for anything else.
+
+        Not after each batch, because a turn of the loop costs as much as two of them.
+        """
+        self._sends_without_pause = self._batches_without_pause = 0
         await asyncio.sleep(0)
-
-    async def _wait_for_memory(self, size: int) -> None:
-        pool = self._accumulator.pool
-        granted: asyncio.Future[None] = self._loop.create_future()
-        reservation = pool.wait(size, partial(_set_done, granted))
-        self._sender.wake()
-        try:
-            async with asyncio.timeout(self.options.max_block_ms / 1000):
-                await granted
-        except BaseException as error:
-            pool.give_up(reservation)
-            if not isinstance(error, TimeoutError):
-                raise
-            raise KafkaTimeoutError(
-                f"buffer.memory ({pool.total_bytes} bytes) was full for {self.options.max_block_ms}"
-                " ms: the brokers do not keep up; send less, or raise buffer.memory"
-            ) from error
-
-    def _too_large(self, topic: str, size: int) -> BrokerError:
-        limit = "buffer.memory"
-        if self.options.max_request_size <= self.options.buffer_memory:
-            limit = "max.request.size"
-        problem = f"the record has up to {size + HEADER_BYTES} bytes, more than {limit}"
-        error = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, problem, about=topic)
-        if self._transaction is not None:
-            self._transaction.fail_abortably(error)
-        return error
 
     async def flush(self) -> None:
         """Wait until every record sent so far was delivered or has failed; without lingering.
@@ -374,6 +388,14 @@ class Producer:
             raise self._refusal
         known = await self._router.learn(topic)
         return [TopicPartition(topic, partition) for partition in sorted(known.partitions)]
+
+    def metrics(self) -> Metrics:
+        """Return figures under Kafka's names, of the groups ``producer-…``."""
+        if isinstance(self._refusal, RuntimeError):
+            return {}  # not started
+        report = self._cluster.report("producer")
+        self._sender.metrics.collect(report, self._cluster.network_metrics, self._sender.in_flight)
+        return report.values
 
     # Transactions.
 
@@ -440,24 +462,6 @@ class Producer:
         if self._transaction is None:
             raise RuntimeError("for transactions give the producer a transactional.id")
         return self._control
-
-
-def _size_max(key: Any, value: Any, headers: Headers) -> int:
-    """Return how many bytes a record has at most.
-
-    Raises:
-        TypeError: It has something in it that is not bytes.
-    """
-    for each in (key, value):
-        if each is not None and not isinstance(each, bytes | bytearray | memoryview):
-            kind = type(each).__name__
-            raise TypeError(f"keys and values are bytes or None, not {kind}: set a serializer")
-    return record_size_max(key, value, headers)
-
-
-def _set_done(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _on_fork() -> None:

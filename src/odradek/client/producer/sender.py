@@ -28,6 +28,7 @@ from odradek.client.producer.accumulator import NEVER, Accumulator
 from odradek.client.producer.batch import NO_OFFSET, ProducerBatch
 from odradek.client.producer.coordination import Coordination
 from odradek.client.producer.delivery import STALE_METADATA, Delivery, Refusal
+from odradek.client.producer.metrics import ProducerMetrics
 from odradek.client.producer.produce_requests import (
     PRODUCE,
     answers_in,
@@ -88,7 +89,8 @@ class Sender:
         self._sequences = sequences
         self._transaction = transaction
         self.coordination = Coordination(cluster, options)
-        self.delivery = Delivery(options, accumulator, sequences, transaction)
+        self.metrics = ProducerMetrics(cluster.network_metrics.clock, accumulator.pool)
+        self.delivery = Delivery(options, accumulator, sequences, transaction, self.metrics)
         self._loop = asyncio.get_running_loop()
         self._nodes: dict[int, _Node] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -117,6 +119,11 @@ class Sender:
                 handle.cancel()
         for task in self._tasks.values():
             task.cancel()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answers."""
+        return sum(len(node.in_flight) for node in self._nodes.values())
 
     def is_unavailable(self, node_id: int) -> bool:
         """Whether a broker has kept records waiting for too long to be given more (KIP-794)."""
@@ -189,6 +196,7 @@ class Sender:
         try:
             version = newest_version(connection.versions, batches, metadata, self._transaction)
             request = make_request(batches, version, metadata, self._options)
+            self.metrics.on_sent(batches)
             if self._options.acks == 0:
                 connection.post_unanswered(request, PRODUCE, version)
                 for batch in batches:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.client.errors import ConfigurationError
+from odradek.client.sasl.login import login_from
 from odradek.client.settings import COMMON, Definition, Settings
 from odradek.records import CompressionType
 
@@ -77,6 +78,7 @@ def options_from(settings: Settings) -> ProducerOptions:
     Raises:
         ConfigurationError: They do not.
     """
+    login_from(settings)
     codec = _CODECS[settings.text("compression.type")]
     idempotent = _is_idempotent(settings)
     transactional_id = settings.text("transactional.id") or None
