@@ -1,7 +1,6 @@
 """``odradek consumer-perf-test``: how fast a consumer reads.
 
-``--socket-buffer-size`` is taken and has no effect; ``--print-metrics`` is answered with what is
-missing: the consumer keeps no metrics yet.
+``--socket-buffer-size`` is taken and has no effect.
 """
 
 import time
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from odradek.cli.client_metrics import metric_lines
 from odradek.cli.client_options import (
     Wording,
     client_options,
@@ -20,6 +20,7 @@ from odradek.cli.client_options import (
 )
 from odradek.cli.java_dates import JavaDateFormat
 from odradek.cli.producer_stats import MIB
+from odradek.cli.progress import Progress
 from odradek.cli.running import run_until_stopped
 from odradek.cli.tool_options import Server, Tool
 from odradek.client.consumer import Consumer, RebalanceListener, TopicPartition
@@ -44,6 +45,7 @@ class Plan(NamedTuple):
     interval_ms: int
     is_detailed: bool
     dates: JavaDateFormat
+    has_metrics: bool
 
 
 @click.command(cls=Tool)
@@ -76,7 +78,7 @@ class Plan(NamedTuple):
 )
 @click.option("--hide-header", is_flag=True, help="Print figures alone.")
 @click.option("--socket-buffer-size", type=int, hidden=True)
-@click.option("--print-metrics", is_flag=True, hidden=True)
+@click.option("--print-metrics", is_flag=True, help="Print the consumer's metrics at the end.")
 def consumer_perf_test(
     server: Server,
     topic: str | None,
@@ -100,8 +102,6 @@ def consumer_perf_test(
         dates = JavaDateFormat(date_format)
     except ValueError as error:
         raise click.UsageError(f"--date-format: {error}") from error
-    if print_metrics:
-        click.echo("WARN: --print-metrics: the consumer keeps no metrics yet", err=True)
     plan = Plan(
         [topic] if include is None else compiled(include, "--include"),
         records,
@@ -109,6 +109,7 @@ def consumer_perf_test(
         options["reporting_interval"],
         options["show_detailed_stats"],
         dates,
+        print_metrics,
     )
     if not hide_header:
         first = "time, threadId" if plan.is_detailed else "start.time, end.time"
@@ -160,23 +161,28 @@ async def read_all(settings: dict[str, str], plan: Plan) -> None:
     Raises:
         KafkaError: It cannot be read.
     """
-    async with Consumer(settings=settings) as consumer:
+    async with (
+        Consumer(settings=settings) as consumer,
+        Progress("read", plan.records) as progress,
+    ):
         start = Count(_now_ms())
         joins = JoinTimes(start.at_ms)
         consumer.subscribe(plan.topics, joins)
-        end = await _read(consumer, plan, joins)
+        end = await _read(consumer, plan, joins, progress)
         if end.records < plan.records:
-            click.echo(
+            progress.say(
                 "WARNING: Exiting before consuming the expected number of records: timeout"
                 f" ({plan.timeout_ms} ms) exceeded. You can use the --timeout option to increase"
                 " the timeout."
             )
         if not plan.is_detailed:
             times = [plan.dates.format(_wall_ms(each.at_ms)) for each in (start, end)]
-            click.echo(", ".join([*times, rates(start, end, end, joins.total_ms)]))
+            progress.say(", ".join([*times, rates(start, end, end, joins.total_ms)]))
+        if plan.has_metrics:
+            progress.say("\n".join(metric_lines(consumer.metrics())))
 
 
-async def _read(consumer: Consumer, plan: Plan, joins: JoinTimes) -> Count:
+async def _read(consumer: Consumer, plan: Plan, joins: JoinTimes, progress: Progress) -> Count:
     """Read on; return when and with how much that ended."""
     last = now = Count(_now_ms())
     heard_ms = now.at_ms
@@ -187,12 +193,13 @@ async def _read(consumer: Consumer, plan: Plan, joins: JoinTimes) -> Count:
             records += len(share)
             size += sum([len(each.value or b"") + len(each.key or b"") for each in share])
         now = Count(_now_ms(), records, size)
+        progress.done = records
         if polled:
             heard_ms = now.at_ms
         if polled and now.at_ms - last.at_ms >= plan.interval_ms:
             if plan.is_detailed:
                 at = plan.dates.format(_wall_ms(now.at_ms))
-                click.echo(f"{at}, 0, {rates(last, now, now, joins.lately_ms)}")
+                progress.say(f"{at}, 0, {rates(last, now, now, joins.lately_ms)}")
             joins.lately_ms = 0
             last = now
     return now

@@ -1,6 +1,5 @@
 """``odradek producer-perf-test``: how fast a producer gets rid of records, and how soon.
 
-``--print-metrics`` is taken, and answered with what is missing: the producer keeps no metrics yet.
 The keys of Kafka 4.4 (``--record-key-range`` and ``--key-distribution``) are there.
 """
 
@@ -14,9 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from odradek.cli.client_metrics import metric_lines
 from odradek.cli.client_options import FILE, Wording, client_options, client_settings
 from odradek.cli.payloads import Payload, chosen_from, numbers, random_letters, read_payloads
 from odradek.cli.producer_stats import ProducerStats
+from odradek.cli.progress import Progress
 from odradek.cli.running import run_until_stopped
 from odradek.cli.throttle import Throttle
 from odradek.cli.tool_options import Server, Tool, ToolError, reason
@@ -66,6 +67,7 @@ class Load(NamedTuple):
     warmup_records: int = 0
     interval_ms: int = 5000
     transaction_ms: int | None = None
+    has_metrics: bool = False
 
 
 @click.command(cls=ManyValuesTool)
@@ -94,15 +96,13 @@ class Load(NamedTuple):
     help="No keys, one after the other, or at random.",
 )
 @click.option("--random-seed", type=int, default=0, show_default=True)
-@click.option("--print-metrics", is_flag=True, hidden=True)
+@click.option("--print-metrics", is_flag=True, help="Print the producer's metrics at the end.")
 def producer_perf_test(server: Server, print_metrics: bool, **options: Any) -> None:
     """Send records as fast as can be, or as asked for, and report rates and latencies.
 
     Exit code 1 if any record was not delivered.
     """
     _check(options)
-    if print_metrics:
-        click.echo("WARN: --print-metrics: the producer keeps no metrics yet", err=True)
     settings = client_settings(server, DEFINITIONS, client_id="perf-producer-client")
     duration_ms = options["transaction_duration_ms"]
     transactional_id = options["transactional_id"] or settings.get("transactional.id")
@@ -122,8 +122,10 @@ def producer_perf_test(server: Server, print_metrics: bool, **options: Any) -> N
             max(options["warmup_records"], 0),
             options["reporting_interval"],
             duration_ms,
+            print_metrics,
         )
-        await run_load(settings, load, click.echo)
+        async with Progress("sent", load.records) as progress:
+            await run_load(settings, load, progress.say, progress)
 
     run_until_stopped(work())
 
@@ -173,7 +175,7 @@ def _key(options: dict[str, Any], random: Random) -> Key:
 
 
 async def run_load(
-    settings: dict[str, str], load: Load, report: Callable[[str], None]
+    settings: dict[str, str], load: Load, report: Callable[[str], None], progress: Progress
 ) -> ProducerStats:
     """Send it all, report on it, and return the figures.
 
@@ -189,16 +191,23 @@ async def run_load(
                 f"Warmup first {load.warmup_records} records."
                 " Steady state results will print after the complete test summary."
             )
-        run = _Run(load, report)
+        run = _Run(load, report, progress)
         await run.send_all(producer)
-    run.finish()
+        if load.has_metrics:
+            await producer.flush()
+            metrics = producer.metrics()
+    run.report_totals()
+    if load.has_metrics:
+        report("\n".join(metric_lines(metrics)))
+    run.check_all_delivered()
     return run.stats
 
 
 class _Run:
-    def __init__(self, load: Load, report: Callable[[str], None]) -> None:
+    def __init__(self, load: Load, report: Callable[[str], None], progress: Progress) -> None:
         self._load = load
         self._report = report
+        self._progress = progress
         self._failed = 0
         self._steady: ProducerStats | None = None
         self.stats = ProducerStats(load.records, _now_ms(), load.interval_ms, report)
@@ -252,6 +261,7 @@ class _Run:
             self._on_failure(error)
             return
         now_ms = _now_ms()
+        self._progress.done += 1
         self.stats.add(now_ms - start_ms, size, now_ms)
         if steady is not None:
             steady.add(now_ms - start_ms, size, now_ms)
@@ -261,10 +271,12 @@ class _Run:
         if self._failed <= _FAILURES_SHOWN_MAX and isinstance(error, Exception):
             click.echo(f"a record was not delivered: {reason(error)}", err=True)
 
-    def finish(self) -> None:
+    def report_totals(self) -> None:
         self.stats.report_total(_now_ms())
         if self._steady is not None:
             self._steady.report_total(_now_ms())
+
+    def check_all_delivered(self) -> None:
         if self._failed:
             raise ToolError(f"{self._failed} records were not delivered")
 

@@ -19,6 +19,8 @@ import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.clients.consumer.RoundRobinAssignor;
 import org.apache.kafka.clients.consumer.StickyAssignor;
 import org.apache.kafka.clients.consumer.internals.AbstractPartitionAssignor;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
 public class Assignors {
@@ -49,11 +51,34 @@ public class Assignors {
             members.put(each.get("id").asText(), subscription(each));
         }
         ObjectNode answer = JSON.createObjectNode();
-        assignor(asked.get("assignor").asText()).assign(topics, members).forEach((member, share) -> {
+        Map<String, List<PartitionInfo>> partitions = partitions(topics, asked.get("racks"));
+        assignor(asked.get("assignor").asText()).assignPartitions(partitions, members).forEach((member, share) -> {
             ArrayNode listed = answer.putArray(member);
             share.forEach(each -> listed.addArray().add(each.topic()).add(each.partition()));
         });
         return answer;
+    }
+
+    static Map<String, List<PartitionInfo>> partitions(Map<String, Integer> topics, JsonNode racks) {
+        Map<TopicPartition, Node[]> replicas = new HashMap<>();
+        for (JsonNode each : racks) {
+            Node[] nodes = new Node[each.get(2).size()];
+            for (int n = 0; n < nodes.length; n++) {
+                nodes[n] = new Node(n, "host", 1, each.get(2).get(n).asText());
+            }
+            replicas.put(new TopicPartition(each.get(0).asText(), each.get(1).asInt()), nodes);
+        }
+        Node[] nowhere = new Node[] {Node.noNode()};
+        Map<String, List<PartitionInfo>> made = new HashMap<>();
+        topics.forEach((topic, count) -> {
+            List<PartitionInfo> listed = new ArrayList<>();
+            for (int n = 0; n < count; n++) {
+                Node[] nodes = replicas.getOrDefault(new TopicPartition(topic, n), nowhere);
+                listed.add(new PartitionInfo(topic, n, nodes[0], nodes, nodes));
+            }
+            made.put(topic, listed);
+        });
+        return made;
     }
 
     static Subscription subscription(JsonNode member) throws Exception {
@@ -65,7 +90,9 @@ public class Assignors {
         JsonNode data = member.get("user_data");
         ByteBuffer userData = data.isNull() ? null : ByteBuffer.wrap(data.binaryValue());
         int generation = member.get("generation").asInt();
-        Subscription made = new Subscription(topics, userData, owned, generation, Optional.empty());
+        JsonNode rack = member.get("rack");
+        Optional<String> rackId = rack.isNull() ? Optional.empty() : Optional.of(rack.asText());
+        Subscription made = new Subscription(topics, userData, owned, generation, rackId);
         JsonNode instance = member.get("instance");
         made.setGroupInstanceId(instance.isNull() ? Optional.empty() : Optional.of(instance.asText()));
         return made;

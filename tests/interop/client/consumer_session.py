@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from odradek.client.consumer import Consumer, ConsumerRecord, TopicPartition
 
-SECONDS_MAX = 30
+SECONDS_MAX = 90
 _numbers = count(1)
 T = TypeVar("T")
 

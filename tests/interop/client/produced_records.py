@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 90
 _numbers = itertools.count()
 
 

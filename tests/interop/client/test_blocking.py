@@ -27,7 +27,7 @@ from odradek.client import (
 from odradek.testing.broker import Broker
 from tests.interop.client.admin_session import SECONDS_MAX, fresh
 
-EXIT_SECONDS_MAX = 15
+EXIT_SECONDS_MAX = 45
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

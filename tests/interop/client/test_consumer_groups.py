@@ -290,14 +290,16 @@ def test_a_committed_offset_is_stronger_than_the_reset(cluster_address: str) -> 
     run(scenario)
 
 
-def test_a_member_that_does_not_poll_loses_its_partitions(cluster_address: str) -> None:
+def test_a_member_that_does_not_poll_loses_its_partitions(
+    cluster_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
     topic, group = make_topic(cluster_address, 2), fresh("group")
     fill(cluster_address, topic, 3, 2)
 
     async def scenario() -> None:
         listener = Listener()
         async with (
-            member(cluster_address, group, max_poll_interval_ms=400) as lazy,
+            member(cluster_address, group, max_poll_interval_ms=2_000) as lazy,
             member(cluster_address, group) as busy,
         ):
             lazy.subscribe([topic], listener)
@@ -309,6 +311,7 @@ def test_a_member_that_does_not_poll_loses_its_partitions(cluster_address: str) 
                 await lazy.commit()
             await poll_until(is_shared(topic, 2, lazy, busy), lazy, busy)
             assert ("lost", frozenset(partitions_of(topic, 2))) in listener.heard
+        assert f"group {group}: 2 partitions are lost: the application did not poll" in caplog.text
 
     run(scenario)
 

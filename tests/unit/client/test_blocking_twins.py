@@ -19,7 +19,7 @@ from odradek.client import (
 from tools import blocking_twins
 
 PAIRS = [(Admin, BlockingAdmin), (Producer, BlockingProducer), (Consumer, BlockingConsumer)]
-BY_HAND = {("Producer", "send")}
+BY_HAND = {("Producer", "send"), ("Producer", "send_arrow")}
 
 
 def public(found: type) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from odradek.client.consumer.errors import (
     LogTruncationError,
     NoOffsetError,
     RebalanceInProgressError,
+    RecordDeserializationError,
 )
+from odradek.client.consumer.extensions import ConsumerInterceptor, Deserializer
 from odradek.client.consumer.pattern import SubscriptionPattern
 from odradek.client.consumer.records import (
     ConsumerGroupMetadata,
@@ -23,8 +25,10 @@ __all__ = [
     "CommitFailedError",
     "Consumer",
     "ConsumerGroupMetadata",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "CorruptRecordError",
+    "Deserializer",
     "FencedError",
     "LogTruncationError",
     "NoOffsetError",
@@ -32,6 +36,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "RebalanceInProgressError",
     "RebalanceListener",
+    "RecordDeserializationError",
     "SubscriptionPattern",
     "TopicPartition",
 ]

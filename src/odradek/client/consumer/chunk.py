@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from odradek.client.consumer.errors import RecordDeserializationError
+from odradek.client.consumer.extensions import Deserialize
 from odradek.client.consumer.records import ConsumerRecord
 from odradek.client.consumer.subscription import Position
 from odradek.core.errors import CorruptionError
@@ -76,6 +78,7 @@ class Chunk:
         "_behind",
         "_check_crcs",
         "_data",
+        "_deserialize",
         "_filter",
         "_position",
         "_ready",
@@ -94,6 +97,7 @@ class Chunk:
         *,
         aborted: Iterable[tuple[int, int]] | None = None,
         check_crcs: bool = True,
+        deserialize: Deserialize | None = None,
     ) -> None:
         """``aborted`` is None where everything is wanted.
 
@@ -110,6 +114,7 @@ class Chunk:
         self._ready_next = 0
         self._filter = None if aborted is None else AbortedFilter(aborted)
         self._check_crcs = check_crcs
+        self._deserialize = deserialize
 
     @property
     def is_empty(self) -> bool:
@@ -121,20 +126,31 @@ class Chunk:
 
         Raises:
             CorruptionError: The next batch is not what its writer wrote.
+            RecordDeserializationError: The next record is not what the application thinks.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count_max:
             try:
                 if self._ready_next >= len(self._ready) and not self._open_next():
                     break
-            except CorruptionError:
+                end = self._ready_next + count_max - len(taken)
+                if self._deserialize is not None:
+                    self._take_deserialized(taken, end, self._deserialize)
+                    continue
+            except (CorruptionError, RecordDeserializationError):
                 if taken:  # these are good; the fault is found again next time
                     break
                 raise
-            end = self._ready_next + count_max - len(taken)
             taken += self._ready[self._ready_next : end]
             self._ready_next = end
         return taken
+
+    def _take_deserialized(
+        self, taken: list[ConsumerRecord], end: int, deserialize: Deserialize
+    ) -> None:
+        for record in self._ready[self._ready_next : end]:
+            taken.append(deserialize(record))
+            self._ready_next += 1
 
     @property
     def is_used_up(self) -> bool:

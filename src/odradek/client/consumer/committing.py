@@ -11,6 +11,7 @@ from typing import Final
 
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.errors import CommitFailedError, FencedError
+from odradek.client.consumer.extensions import ConsumerInterceptors
 from odradek.client.consumer.group_offsets import GroupOffsets
 from odradek.client.consumer.offsets import within
 from odradek.client.consumer.records import OffsetAndMetadata, Offsets
@@ -31,8 +32,10 @@ class Committer:
         subscription: Subscription,
         group_offsets: GroupOffsets,
         on_left_behind: Callable[[], None],
+        interceptors: ConsumerInterceptors | None = None,
     ) -> None:
         """``on_left_behind`` is called when a commit shows that the group has moved on."""
+        self._interceptors = interceptors
         self._cluster = cluster
         self._subscription = subscription
         self._group_offsets = group_offsets
@@ -67,8 +70,7 @@ class Committer:
         await within(self._commit_in_order(offsets, timeout_ms), timeout_ms)
 
     async def _commit_in_order(self, offsets: Offsets, timeout_ms: float) -> None:
-        if self._worker is not None:
-            await asyncio.shield(self._worker)
+        await self.finish()
         await self._commit(offsets, timeout_ms)
 
     async def _commit(self, offsets: Offsets, timeout_ms: float) -> None:
@@ -80,6 +82,13 @@ class Committer:
             self._on_left_behind()
             raise
         self._committed.update(offsets)
+        if self._interceptors is not None:
+            self._interceptors.on_commit(offsets)
+
+    async def finish(self) -> None:
+        """Wait for what shall be committed soon."""
+        if self._worker is not None:
+            await asyncio.shield(self._worker)
 
     def commit_soon(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
         self._next.update(offsets)

@@ -11,14 +11,20 @@ import re
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.committing import CommitCallback
-from odradek.client.consumer.delivery import RecordsByPartition
+from odradek.client.consumer.extensions import (
+    ConsumerInterceptor,
+    ConsumerInterceptors,
+    Deserializer,
+    RecordsByPartition,
+    deserialize_with,
+)
 from odradek.client.consumer.machinery import Machinery
 from odradek.client.consumer.offsets import FoundOffset, list_offsets_until, within, worst
 from odradek.client.consumer.pattern import SubscriptionPattern
@@ -40,6 +46,7 @@ from odradek.client.consumer.settings import (
 )
 from odradek.client.consumer.subscription import Mode, Position, Subscription
 from odradek.client.errors import ClosedError, ConfigurationError, KafkaError
+from odradek.client.metrics import Metrics
 from odradek.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -72,8 +79,9 @@ class Consumer(AsyncIterator[ConsumerRecord]):
     is asked for: at least once. To commit before processing is at most once.
 
     One task at a time may poll. A consumer belongs to the event loop and the process that it was
-    started in; a child made by ``fork`` is told so. Keys and values are bytes: there are no
-    deserializers, nor interceptors.
+    started in; a child made by ``fork`` is told so. Keys and values are bytes, or what
+    deserializers make of them: functions, or objects with ``deserialize(topic, data)``. Tables
+    have bytes.
     """
 
     def __init__(
@@ -81,6 +89,9 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         *topics: str,
         settings: Mapping[str, Any] | None = None,
         listener: RebalanceListener | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
         tls: ssl.SSLContext | None = None,
         random: Random | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -92,6 +103,8 @@ class Consumer(AsyncIterator[ConsumerRecord]):
             ConfigurationError: A setting is unknown or wrong.
         """
         self._settings = consumer_settings(settings, keywords)
+        self._deserialize = deserialize_with(key_deserializer, value_deserializer)
+        self._interceptors = ConsumerInterceptors(interceptors) if interceptors else None
         self._tls = tls
         self._random = random
         self._now_ms = now_ms
@@ -99,6 +112,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         self._pattern: re.Pattern[str] | SubscriptionPattern | None = None
         self._machinery: Machinery | None = None
         self._failures: deque[KafkaError] = deque(maxlen=_FAILURES_MAX)
+        self._is_closing = False
         self._is_closed = False
         self._is_polled = False
         self._process_id = 0
@@ -113,7 +127,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         Raises:
             KafkaTimeoutError: No bootstrap server answered.
         """
-        if self._is_closed or self._machinery is not None:
+        if self._is_closing or self._machinery is not None:
             raise RuntimeError("a consumer is started once")
         cluster = Cluster(self._settings, tls=self._tls, random=self._random)
         cluster.want(self._subscription.topics)
@@ -123,20 +137,31 @@ class Consumer(AsyncIterator[ConsumerRecord]):
             await cluster.close()
             raise
         self._process_id = os.getpid()
-        self._machinery = Machinery(cluster, self._subscription, self._failures, self._now_ms)
+        self._machinery = Machinery(
+            cluster,
+            self._subscription,
+            self._failures,
+            self._now_ms,
+            deserialize=self._deserialize,
+            interceptors=self._interceptors,
+        )
         self._machinery.on_subscription(self._pattern)
 
     async def close(self, timeout: float = _CLOSE_SECONDS) -> None:
         """Commit if that is automatic, tell the listener, leave the group and disconnect.
 
-        Never takes longer than ``timeout`` seconds; what is not done by then is not done.
+        The listener may still commit. Never takes longer than ``timeout`` seconds; what is not done
+        by then is not done.
         """
-        if self._is_closed:
+        if self._is_closing:
             return
-        self._is_closed = True
-        if self._machinery is not None:
-            await self._machinery.close(timeout)
-        self._subscription.unsubscribe()
+        self._is_closing = True
+        try:
+            if self._machinery is not None:
+                await self._machinery.close(timeout)
+        finally:
+            self._is_closed = True
+            self._subscription.unsubscribe()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -318,21 +343,18 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         Raises:
             KafkaTimeoutError: It was not found in time.
         """
-        machinery = self._running()
+        machinery = self._started()
         machinery.delivery.settle()
         self._subscription.state(partition)
         return await within(machinery.position(partition), self._timeout_ms(timeout))
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets are behind the position; None while that is not known."""
-        if self._machinery is not None:
-            self._machinery.delivery.settle()
         state = self._subscription.state(partition)
-        is_committed = self._settings.text("isolation.level") == "read_committed"
-        end = state.last_stable_offset if is_committed else state.high_watermark
-        if end is None or state.position is None:
+        if self._machinery is None:
             return None
-        return max(0, end - state.position.offset)
+        self._machinery.delivery.settle()
+        return self._machinery.metrics.lag_of(state)
 
     def _let_go(self, partition: TopicPartition) -> None:
         if self._machinery is not None:
@@ -383,12 +405,12 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         timestamps: Mapping[TopicPartition, int],
         timeout: float | None,
     ) -> dict[TopicPartition, FoundOffset]:
-        cluster = self._running().cluster
+        cluster = self._started().cluster
         return await list_offsets_until(cluster, timestamps, self._timeout_ms(timeout))
 
     async def partitions_for(self, topic: str) -> frozenset[TopicPartition]:
         """Return the partitions of a topic; none if there is no such topic."""
-        cluster = self._running().cluster
+        cluster = self._started().cluster
         if topic not in cluster.metadata.topics:
             await cluster.refresh([topic])
         known = cluster.metadata.topics.get(topic)
@@ -408,7 +430,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
             CommitFailedError: The group has moved on; others may read the partitions by now.
             KafkaTimeoutError: It could not be done in time.
         """
-        machinery = self._running()
+        machinery = self._started()
         await machinery.committer.commit(
             self._to_commit(machinery, offsets), self._timeout_ms(timeout)
         )
@@ -417,7 +439,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> None:
         """Commit without waiting for it; ``callback`` hears how that went."""
-        machinery = self._running()
+        machinery = self._started()
         machinery.committer.commit_soon(self._to_commit(machinery, offsets), callback)
 
     def _to_commit(self, machinery: Machinery, offsets: Offsets | None) -> Offsets:
@@ -432,7 +454,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what the group has committed, None where it has nothing."""
-        machinery = self._running()
+        machinery = self._started()
         timeout_ms = self._timeout_ms(timeout)
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
@@ -451,7 +473,18 @@ class Consumer(AsyncIterator[ConsumerRecord]):
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return this consumer's place in its group, for a producer's transaction."""
-        return self._running().group_metadata()
+        return self._started().group_metadata()
+
+    def metrics(self) -> Metrics:
+        """Return figures under Kafka's names, of the groups ``consumer-…``."""
+        machinery = self._machinery
+        if machinery is None:
+            return {}
+        machinery.delivery.settle()
+        report = machinery.cluster.report("consumer")
+        protocol = self._settings.text("group.protocol")
+        machinery.metrics.collect(report, machinery.cluster.network_metrics, protocol)
+        return report.values
 
     # Checks.
 
@@ -461,11 +494,17 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         return timeout * 1000
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self._is_closing:
             raise ClosedError("the consumer is closed")
 
     def _running(self) -> Machinery:
         self._check_open()
+        return self._started()
+
+    def _started(self) -> Machinery:
+        """Return what runs, while the consumer is closed too: a listener may commit then."""
+        if self._is_closed:
+            raise ClosedError("the consumer is closed")
         if self._machinery is None:
             raise RuntimeError("not started: async with Consumer(…), or await consumer.start()")
         if self._process_id != os.getpid():

@@ -8,8 +8,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from odradek.client.consumer.chunk import Chunk
-from odradek.client.consumer.errors import CorruptRecordError
+from odradek.client.consumer.errors import CorruptRecordError, RecordDeserializationError
+from odradek.client.consumer.extensions import ConsumerInterceptors, RecordsByPartition
 from odradek.client.consumer.fetch_buffer import FetchBuffer
+from odradek.client.consumer.metrics import ConsumerMetrics
 from odradek.client.consumer.records import ConsumerRecord
 from odradek.client.consumer.subscription import PartitionState, Position, Subscription
 from odradek.core.errors import CorruptionError
@@ -19,7 +21,6 @@ from odradek.records import BatchHeader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RecordsByPartition = dict[TopicPartition, list[ConsumerRecord]]
 _NOTHING: Final[list[ConsumerRecord]] = []
 
 
@@ -31,8 +32,12 @@ class Delivery:
         *,
         records_max: int,
         check_crcs: bool = True,
+        interceptors: ConsumerInterceptors | None = None,
+        metrics: ConsumerMetrics | None = None,
     ) -> None:
         self._buffer = buffer
+        self._metrics = metrics
+        self._interceptors = interceptors
         self._subscription = subscription
         self._records_max = records_max
         self._check_crcs = check_crcs
@@ -52,6 +57,7 @@ class Delivery:
 
         Raises:
             CorruptRecordError: The next batch of some partition is not sound.
+            RecordDeserializationError: A deserializer failed.
         """
         left = self._records_max if records_max is None else records_max
         taken = self._take_pending(left)
@@ -82,10 +88,20 @@ class Delivery:
                 return None
             offset = chunk.position.offset
             raise CorruptRecordError(state.partition, offset, str(error)) from error
+        except RecordDeserializationError:
+            if has_others:
+                return None
+            raise
         state.advance(chunk.position)
-        if chunk.is_used_up:
+        is_used_up = chunk.is_used_up
+        if is_used_up:
             self._buffer.drop_first(state)
             self.has_made_room = True
+        if self._metrics is not None:
+            size = chunk.size if is_used_up else 0
+            self._metrics.on_consumed(state.partition.topic, len(records), size)
+        if self._interceptors is not None:
+            records = self._interceptors.on_consume(state.partition, records)
         return records
 
     # One by one.
@@ -221,6 +237,8 @@ class Delivery:
         state.advance(chunk.end)
         self._buffer.drop_first(state)
         self.has_made_room = True
+        if self._metrics is not None:
+            self._metrics.on_consumed(state.partition.topic, table.num_rows, chunk.size)
         return table
 
     def empty_table(self) -> "pa.Table":

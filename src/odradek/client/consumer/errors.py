@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from odradek.client.consumer.records import ConsumerRecord
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
 
@@ -47,3 +48,16 @@ class CorruptRecordError(KafkaError):
         self.partition = partition
         self.offset = offset
         super().__init__(f"{partition} at {offset}: {problem} (seek past it to go on)")
+
+
+class RecordDeserializationError(KafkaError):
+    """A deserializer failed; ``record`` has the bytes. Seek past it to go on."""
+
+    def __init__(self, record: ConsumerRecord, part: str, error: Exception) -> None:
+        """``part`` is ``key`` or ``value``."""
+        self.record = record
+        self.partition = record.topic_partition
+        self.offset = record.offset
+        self.part = part
+        where = f"{self.partition} at {self.offset}"
+        super().__init__(f"{where}: its {part} cannot be read: {error!r} (seek past it to go on)")

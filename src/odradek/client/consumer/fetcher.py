@@ -17,6 +17,7 @@ from odradek.client.backoff import Backoff
 from odradek.client.cluster import FETCH_LANE, Cluster
 from odradek.client.consumer.chunk import Chunk
 from odradek.client.consumer.errors import CorruptRecordError, NoOffsetError
+from odradek.client.consumer.extensions import Deserialize
 from odradek.client.consumer.fetch_buffer import FetchBuffer
 from odradek.client.consumer.fetch_requests import (
     FetchOptions,
@@ -26,6 +27,7 @@ from odradek.client.consumer.fetch_requests import (
 )
 from odradek.client.consumer.fetch_session import LOST, FetchSession, Wanted
 from odradek.client.consumer.hooks import Hooks
+from odradek.client.consumer.metrics import ConsumerMetrics
 from odradek.client.consumer.settings import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -70,8 +72,12 @@ class Fetcher:
         cluster: Cluster,
         subscription: Subscription,
         hooks: Hooks,
+        deserialize: Deserialize | None = None,
+        metrics: ConsumerMetrics | None = None,
     ) -> None:
         settings = cluster.settings
+        self._metrics = metrics
+        self._deserialize = deserialize
         self._cluster = cluster
         self._subscription = subscription
         self._hooks = hooks
@@ -246,7 +252,9 @@ class Fetcher:
             address = BrokerAddress(each.node_id, each.host, each.port, each.rack)
             metadata.brokers.setdefault(each.node_id, address)
         has_news = False
+        size = 0
         for partition, data in answers(response, metadata):
+            size += len(data.records or b"")
             if partition not in asked:
                 continue
             state, version, offset = asked[partition]
@@ -256,6 +264,8 @@ class Fetcher:
                 self._on_error(state, data, offset, node_id)
             else:
                 has_news |= self._on_data(state, data, offset)
+        if self._metrics is not None:
+            self._metrics.on_fetched(size)
         if has_news:
             self._hooks.on_records()
 
@@ -281,6 +291,7 @@ class Fetcher:
                 start,
                 aborted=self._aborted(data),
                 check_crcs=self._check_crcs,
+                deserialize=self._deserialize,
             )
         except CorruptionError as error:
             state.on_failure(self._retry_at(state))

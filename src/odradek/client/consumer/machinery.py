@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.committing import Committer
 from odradek.client.consumer.delivery import Delivery
+from odradek.client.consumer.extensions import ConsumerInterceptors, Deserialize
 from odradek.client.consumer.fetcher import Fetcher
 from odradek.client.consumer.group_offsets import GroupOffsets
 from odradek.client.consumer.hooks import Hooks
@@ -20,9 +21,11 @@ from odradek.client.consumer.membership.classic_group import ClassicGroup
 from odradek.client.consumer.membership.consumer_group import ConsumerGroup
 from odradek.client.consumer.membership.rebalance import Rebalance
 from odradek.client.consumer.metadata_upkeep import MetadataUpkeep
+from odradek.client.consumer.metrics import ConsumerMetrics
 from odradek.client.consumer.pattern import SubscriptionPattern, matching
 from odradek.client.consumer.positions import Positions
 from odradek.client.consumer.records import ConsumerGroupMetadata
+from odradek.client.consumer.settings import is_read_committed
 from odradek.client.consumer.subscription import Mode, Subscription
 from odradek.client.errors import ClosedError, ConfigurationError, KafkaError
 from odradek.core.ids import TopicPartition
@@ -40,6 +43,9 @@ class Machinery:
         subscription: Subscription,
         failures: deque[KafkaError],
         wall_ms: Callable[[], int],
+        *,
+        deserialize: Deserialize | None = None,
+        interceptors: ConsumerInterceptors | None = None,
     ) -> None:
         settings = cluster.settings
         self.cluster = cluster
@@ -58,16 +64,23 @@ class Machinery:
             self.on_moved,
             lambda: self._upkeep.want(),
         )
-        self.fetcher = Fetcher(cluster, subscription, hooks)
+        self.metrics = ConsumerMetrics(
+            cluster.network_metrics.clock, subscription, is_committed=is_read_committed(settings)
+        )
+        self.fetcher = Fetcher(cluster, subscription, hooks, deserialize, self.metrics)
         self.delivery = Delivery(
             self.fetcher.buffer,
             subscription,
             records_max=settings.integer("max.poll.records"),
             check_crcs=settings.flag("check.crcs"),
+            interceptors=interceptors,
+            metrics=self.metrics,
         )
         offsets = GroupOffsets(cluster, self._group_id, self.group_metadata)
         self._offsets = offsets if self._group_id else None
-        self._committer = Committer(cluster, subscription, offsets, self._on_left_behind)
+        self._committer = Committer(
+            cluster, subscription, offsets, self._on_left_behind, interceptors
+        )
         self._positions = Positions(cluster, subscription, self._offsets, hooks, wall_ms)
         self._upkeep = MetadataUpkeep(cluster)
         self._rebalance = Rebalance(
@@ -184,6 +197,7 @@ class Machinery:
         loop = asyncio.get_running_loop()
         now = loop.time()
         deadline = None if timeout is None else now + timeout
+        self.metrics.on_poll()
         if now >= self._yield_at:
             # Whoever polls without ever waiting must not keep heartbeats and fetches waiting.
             await asyncio.sleep(0)
@@ -279,9 +293,11 @@ class Machinery:
         """Give everything up and leave the group."""
         if self._membership is not None and self._subscription.is_by_group:
             await self._rebalance.revoke(self._rebalance.owned)
+            await self._committer.finish()
             await self._membership.leave()
-        elif self._commits_automatically:
+        elif self._offsets is not None:
             await self._commit_before_revocation()
+            await self._committer.finish()
 
     async def close(self, seconds: float) -> None:
         self._is_closed = True

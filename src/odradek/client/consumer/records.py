@@ -1,7 +1,7 @@
 """What a consumer hands out and takes in: records, offsets, the listener for rebalances."""
 
 from collections.abc import Awaitable, Collection, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from odradek.core.ids import TopicPartition
 from odradek.records import Header, TimestampType
@@ -14,15 +14,16 @@ class ConsumerRecord(NamedTuple):
     """A record and where it comes from.
 
     ``timestamp`` is in milliseconds since 1970: when the producer made the record, or, with a
-    ``timestamp_type`` of LOG_APPEND_TIME, when the broker took it.
+    ``timestamp_type`` of LOG_APPEND_TIME, when the broker took it. ``key`` and ``value`` are bytes
+    or None, or what the consumer's deserializers made of the bytes.
     """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: tuple[Header, ...] = ()
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
 

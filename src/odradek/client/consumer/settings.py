@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.client.consumer.assignors import ASSIGNORS, Assignor
 from odradek.client.errors import ConfigurationError
+from odradek.client.sasl.login import login_from
 from odradek.client.settings import COMMON, Definition, Settings
 
 EARLIEST_TIMESTAMP: Final = -2
@@ -85,6 +86,7 @@ def consumer_settings(given: Mapping[str, Any] | None, keywords: Mapping[str, An
     settings = Settings(DEFINITIONS, given, **keywords)
     reset_policy(settings)
     assignors(settings)
+    login_from(settings)
     if settings.text("group.protocol") == "consumer":
         _check_consumer_protocol(settings)
     elif settings.integer("heartbeat.interval.ms") >= settings.integer("session.timeout.ms"):

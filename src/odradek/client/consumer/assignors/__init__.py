@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.client.consumer.assignors.assignor import (
+    NO_RACKS,
     Assignment,
     Assignor,
     Members,
     MemberSubscription,
+    Racks,
     Topics,
 )
 from odradek.client.consumer.assignors.cooperative_sticky import COOPERATIVE_STICKY
@@ -21,9 +23,11 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 
 __all__ = [
     "ASSIGNORS",
+    "NO_RACKS",
     "Assignment",
     "Assignor",
     "MemberSubscription",
     "Members",
+    "Racks",
     "Topics",
 ]

@@ -4,11 +4,11 @@ The leader of a classic group runs it for everybody; members may be of any clien
 pure functions, and give what Java's give: when the lead passes from one client to another nothing
 may move for that reason alone.
 
-Racks are not looked at: a member's rack does not draw partitions to it (KIP-881).
+Where members say where they are, range and sticky look at the racks of partitions too (KIP-881).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from odradek.core.ids import TopicPartition
 
@@ -17,6 +17,9 @@ NO_GENERATION = -1
 Topics = Mapping[str, int]
 """How many partitions each topic has that exists and that some member wants."""
 Assignment = dict[str, list[TopicPartition]]
+Racks = Mapping[TopicPartition, frozenset[str]]
+"""Where each partition has replicas; empty, or without it, if that is not known."""
+NO_RACKS: Final[Racks] = {}
 
 
 class MemberSubscription(NamedTuple):
@@ -27,15 +30,20 @@ class MemberSubscription(NamedTuple):
     generation_id: int = NO_GENERATION
     user_data: bytes | None = None
     instance_id: str | None = None
+    rack_id: str | None = None
 
 
 Members = Mapping[str, MemberSubscription]
 """By member id, in the order in which the coordinator listed them."""
 
 
+class Assign(Protocol):
+    def __call__(self, topics: Topics, members: Members, racks: Racks = ..., /) -> Assignment: ...
+
+
 class Assignor(NamedTuple):
     name: str
-    assign: Callable[[Topics, Members], Assignment]
+    assign: Assign
     user_data: Callable[[Sequence[TopicPartition] | None, int], bytes | None]
     """What a member sends along, of its last assignment (None before the first) and generation."""
     is_cooperative: bool = False

@@ -10,10 +10,12 @@ from typing import Final
 
 from odradek.client.consumer.assignors.assignor import (
     NO_GENERATION,
+    NO_RACKS,
     Assignment,
     Assignor,
     Members,
     MemberSubscription,
+    Racks,
     Topics,
 )
 from odradek.client.consumer.assignors.sticky import Claim, assign_sticky
@@ -22,8 +24,8 @@ from odradek.core.ids import TopicPartition
 _GENERATION: Final = Struct(">i")
 
 
-def assign_cooperatively(topics: Topics, members: Members) -> Assignment:
-    assignment, moving = assign_sticky(topics, members, _claim)
+def assign_cooperatively(topics: Topics, members: Members, racks: Racks = NO_RACKS) -> Assignment:
+    assignment, moving = assign_sticky(topics, members, racks, _claim)
     if moving is None:
         moving = _find_moving(members, assignment)
     for partition, member_id in moving.items():

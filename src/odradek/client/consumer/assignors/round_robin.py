@@ -1,13 +1,15 @@
 """The round-robin assignor: partitions in their order, dealt to members in theirs.
 
 A member that does not want a topic is passed over for its partitions; the next partition then goes
-on from there, so with unlike subscriptions the deal may be uneven.
+on from there, so with unlike subscriptions the deal may be uneven. Racks play no part in it.
 """
 
 from odradek.client.consumer.assignors.assignor import (
+    NO_RACKS,
     Assignment,
     Assignor,
     Members,
+    Racks,
     Topics,
     member_order,
     no_user_data,
@@ -15,7 +17,11 @@ from odradek.client.consumer.assignors.assignor import (
 from odradek.core.ids import TopicPartition
 
 
-def assign_round_robin(topics: Topics, members: Members) -> Assignment:
+def assign_round_robin(
+    topics: Topics,
+    members: Members,
+    racks: Racks = NO_RACKS,  # noqa: ARG001
+) -> Assignment:
     assignment: Assignment = {member_id: [] for member_id in members}
     ordered = member_order(members)
     place = 0

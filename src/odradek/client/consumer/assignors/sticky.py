@@ -8,6 +8,9 @@ one.
 
 A member that rebalances eagerly has given everything up before it joins, so it sends what it had
 as user data of this assignor's own.
+
+Where racks matter (KIP-881) nobody keeps what is far, and what is free goes to members that are
+near it first, that with the fewest of them at the head of the line.
 """
 
 from collections import deque
@@ -16,13 +19,16 @@ from typing import Final, NamedTuple
 
 from odradek.client.consumer.assignors.assignor import (
     NO_GENERATION,
+    NO_RACKS,
     Assignment,
     Assignor,
     Members,
     MemberSubscription,
+    Racks,
     Topics,
 )
 from odradek.client.consumer.assignors.java_order import java_order, string_hash
+from odradek.client.consumer.assignors.racks import Nearness
 from odradek.client.consumer.assignors.sticky_general import PastOwner, balance_general
 from odradek.core.errors import CorruptionError
 from odradek.core.ids import TopicPartition
@@ -52,16 +58,20 @@ class _Owners(NamedTuple):
 
 
 def assign_sticky(
-    topics: Topics, members: Members, claim_of: Callable[[MemberSubscription], Claim]
+    topics: Topics,
+    members: Members,
+    racks: Racks,
+    claim_of: Callable[[MemberSubscription], Claim],
 ) -> StickyResult:
     """Assign; ``claim_of`` says where a member's subscription tells what it had."""
     ordered = java_order(list(members), string_hash)
     claims = {member_id: claim_of(members[member_id]) for member_id in ordered}
     owners = _settle(topics, members, claims)
+    nearness = Nearness(members, ordered, topics, racks)
     if _want_the_same(members, ordered):
-        return _FairShares(topics, owners).assign()
+        return _FairShares(topics, owners, nearness).assign()
     past = _past_owners(claims, owners.generation_max)
-    return StickyResult(balance_general(topics, members, owners.owned, past), None)
+    return StickyResult(balance_general(topics, members, owners.owned, past, nearness), None)
 
 
 def _want_the_same(members: Members, ordered: Sequence[str]) -> bool:
@@ -123,9 +133,10 @@ def _past_owners(claims: dict[str, Claim], generation_max: int) -> dict[TopicPar
 class _FairShares:
     """All members want the same: each gets ``least`` partitions, ``extra`` of them one more."""
 
-    def __init__(self, topics: Topics, owners: _Owners) -> None:
+    def __init__(self, topics: Topics, owners: _Owners, nearness: Nearness) -> None:
         self._topics = topics
         self._owners = owners
+        self._nearness = nearness
         self._least, self._extra = divmod(sum(topics.values()), len(owners.owned))
         self._most = self._least + (self._extra > 0)
         self._with_extra = 0
@@ -140,13 +151,19 @@ class _FairShares:
             self._keep(member_id)
         self._below.sort()
         self._at_least = deque(sorted(self._at_least))
-        self._deal()
+        free = self._free()
+        self._deal(self._deal_near(free) if self._nearness.matters else free)
         return StickyResult(self._assignment, self._moving)
 
     def _keep(self, member_id: str) -> None:
         """Let a member keep of its own as much as is fair, the lowest numbers first."""
+        claimed = self._owners.owned[member_id]
+        if self._nearness.matters:
+            far = [each for each in claimed if self._nearness.is_far(member_id, each)]
+            self._given_up.update(dict.fromkeys(far, member_id))
+            claimed = [each for each in claimed if each not in far]
         owned = sorted(
-            (p for p in self._owners.owned[member_id] if p not in self._owners.disputed),
+            (p for p in claimed if p not in self._owners.disputed),
             key=lambda p: (p.partition, p.topic),
         )
         if len(owned) < self._least:
@@ -164,15 +181,61 @@ class _FairShares:
         self._assignment[member_id].extend(owned[:kept])
         self._given_up.update(dict.fromkeys(owned[kept:], member_id))
 
-    def _deal(self) -> None:
-        """Deal what nobody has to those below the least, then one more to those who have it."""
+    def _free(self) -> list[TopicPartition]:
+        """Return what nobody has, in the order in which it is dealt."""
         kept = {partition for share in self._assignment.values() for partition in share}
-        free = (
+        free = [
             partition
             for topic in sorted(self._topics)
             for number in range(self._topics[topic])
             if (partition := TopicPartition(topic, number)) not in kept
-        )
+        ]
+        return sorted(free, key=self._nearness.count_near) if self._nearness.matters else free
+
+    def _deal_near(self, free: list[TopicPartition]) -> list[TopicPartition]:
+        """Deal to members that are near; return what is left."""
+        left = []
+        turn = 0
+        for partition in free:
+            place = self._find_near(partition, self._below, turn)
+            if place is not None:
+                member_id = self._below[place]
+                self._give(partition, member_id)
+                turn = self._after_near(place)
+                continue
+            place = self._find_near(partition, self._at_least, 0)
+            if place is None:
+                left.append(partition)
+                continue
+            self._give(partition, self._at_least[place])
+            del self._at_least[place]
+            self._with_extra += 1
+            if self._with_extra == self._extra:
+                self._at_least.clear()
+        return left
+
+    def _find_near(
+        self, partition: TopicPartition, members: Sequence[str], first: int
+    ) -> int | None:
+        for n in range(len(members)):
+            place = (first + n) % len(members)
+            if self._nearness.is_near(members[place], partition):
+                return place
+        return None
+
+    def _after_near(self, place: int) -> int:
+        """Return whose turn it is after a member below the least was given something."""
+        member_id = self._below[place]
+        size = len(self._assignment[member_id])
+        if size < self._least:
+            return (place + 1) % len(self._below)
+        del self._below[place]
+        if size < self._most and self._with_extra < self._extra:
+            self._at_least.append(member_id)
+        return place % len(self._below) if self._below else 0
+
+    def _deal(self, free: Sequence[TopicPartition]) -> None:
+        """Deal what nobody has to those below the least, then one more to those who have it."""
         turn = 0
         for partition in free:
             if not self._below:
@@ -227,6 +290,8 @@ def _user_data(owned: Sequence[TopicPartition] | None, generation_id: int) -> by
 
 STICKY: Final = Assignor(
     "sticky",
-    lambda topics, members: assign_sticky(topics, members, _claim).assignment,
+    lambda topics, members, racks=NO_RACKS: (
+        assign_sticky(topics, members, racks, _claim).assignment
+    ),
     _user_data,
 )

@@ -1,10 +1,11 @@
 """Sticky assignment where members want different topics: keep, fill, then move one by one.
 
-Everybody keeps what they still want. Free partitions go, those with the fewest takers first, to
-whoever has least. Then partitions move from members with more to members with less, until no move
-makes it more even; a partition that has moved from one member to another rather moves back than
-that a second one of its topic goes the other way. If all the moving has not made the whole more
-even than it was, it is undone.
+Everybody keeps what they still want and, where racks matter, are near. Free partitions go, those
+with the fewest takers first, to whoever has least, among those who are near if there are any. Then
+partitions move from members with more to members with less, until no move makes it more even; a
+partition that has moved from one member to another rather moves back than that a second one of its
+topic goes the other way. If all the moving has not made the whole more even than it was, it is
+undone.
 
 Unlike Java's, this never gives a partition back to a past owner that does not want its topic now.
 """
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from odradek.client.consumer.assignors.assignor import Assignment, Members, Topics
 from odradek.client.consumer.assignors.java_order import java_order, partition_hash
+from odradek.client.consumer.assignors.racks import Nearness
 from odradek.core.ids import TopicPartition
 
 
@@ -59,8 +61,10 @@ class _General:
         members: Members,
         owned: Mapping[str, Iterable[TopicPartition]],
         past: Mapping[TopicPartition, PastOwner],
+        nearness: Nearness,
     ) -> None:
         self._topics = topics
+        self._nearness = nearness
         self._past = past
         self._wanted = {m: [t for t in members[m].topics if t in topics] for m in owned}
         self._takers: dict[str, list[str]] = {topic: [] for topic in topics}
@@ -72,6 +76,8 @@ class _General:
         self._holder: dict[TopicPartition, str] = {}
         for member_id, partitions in owned.items():
             kept = {p for p in partitions if p.topic in self._wanted[member_id]}
+            if nearness.matters:
+                kept = {p for p in kept if not nearness.is_far(member_id, p)}
             self._must_revoke |= len(kept) < len(set(partitions))
             self._shares[member_id] = kept
             self._holder.update(dict.fromkeys(kept, member_id))
@@ -84,7 +90,10 @@ class _General:
         free = [partition for partition in everything if partition not in self._holder]
         is_first = not any(self._shares.values())
         self._movable_members = set(self._shares)
-        for partition in free:
+        left = free
+        if self._nearness.matters:
+            left = [each for each in free if not self._give_to_least(each, only_near=True)]
+        for partition in left:
             self._give_to_least(partition)
         self._movable_members = {m for m in self._shares if self._can_change(m)}
         before, holder_before = self._copy(), dict(self._holder)
@@ -101,12 +110,16 @@ class _General:
     def _by_size(self) -> list[str]:
         return sorted(self._movable_members, key=lambda m: (len(self._shares[m]), m))
 
-    def _give_to_least(self, partition: TopicPartition) -> None:
+    def _give_to_least(self, partition: TopicPartition, *, only_near: bool = False) -> bool:
         takers = self._takers[partition.topic]
-        if takers:
-            member_id = min(takers, key=lambda m: (len(self._shares[m]), m))
-            self._shares[member_id].add(partition)
-            self._holder[partition] = member_id
+        if only_near:
+            takers = [each for each in takers if not self._nearness.is_far(each, partition)]
+        if not takers:
+            return False
+        member_id = min(takers, key=lambda m: (len(self._shares[m]), m))
+        self._shares[member_id].add(partition)
+        self._holder[partition] = member_id
+        return True
 
     def _can_move(self, topic: str) -> bool:
         return len(self._takers[topic]) > 1
@@ -185,6 +198,7 @@ def balance_general(
     members: Members,
     owned: Mapping[str, Iterable[TopicPartition]],
     past: Mapping[TopicPartition, PastOwner],
+    nearness: Nearness,
 ) -> Assignment:
     """Assign; ``owned`` is what members have now, ``past`` who had a partition before that."""
-    return _General(topics, members, owned, past).assign()
+    return _General(topics, members, owned, past, nearness).assign()

@@ -19,7 +19,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from odradek.client.consumer.assignors import Assignor, Members, MemberSubscription
+from odradek.client.consumer.assignors import (
+    NO_RACKS,
+    Assignor,
+    Members,
+    MemberSubscription,
+    Racks,
+)
 from odradek.client.consumer.errors import FencedError
 from odradek.client.errors import BrokerError, KafkaError
 from odradek.core.errors import CorruptionError, ErrorCode
@@ -80,6 +86,7 @@ class ClassicMember:
         self.assignor: Assignor | None = None
         self.rejoin_reason: str | None = "the consumer begins"
         self.is_lost = False
+        self.lost_reason = ""
         self._last_assignment: tuple[TopicPartition, ...] | None = None
         self._last_generation_id = NO_GENERATION
         self._heartbeat_at_ms = 0.0
@@ -182,11 +189,11 @@ class ClassicMember:
         raise KafkaError(f"the coordinator chose assignor {name!r}, which was not offered")
 
     def assign(
-        self, response: JoinGroupResponse, topics: Mapping[str, int]
+        self, response: JoinGroupResponse, topics: Mapping[str, int], racks: Racks = NO_RACKS
     ) -> list[SyncGroupRequestAssignment]:
         """Return what every member gets; for the leader."""
         assert self.assignor is not None
-        shares = self.assignor.assign(topics, members_of(response))
+        shares = self.assignor.assign(topics, members_of(response), racks)
         return [
             SyncGroupRequestAssignment(
                 member_id=member_id,
@@ -289,6 +296,7 @@ class ClassicMember:
         """The group goes on without this member."""
         self.state = State.UNJOINED
         self.is_lost = True
+        self.lost_reason = reason
         self.require_rejoin(reason)
 
     def _lost(self, code: int) -> "LostError":
@@ -352,7 +360,7 @@ def _member(metadata: bytes, instance_id: str | None) -> MemberSubscription:
         for number in each.partitions
     )
     return MemberSubscription(
-        tuple(said.topics), owned, said.generation_id, said.user_data, instance_id
+        tuple(said.topics), owned, said.generation_id, said.user_data, instance_id, said.rack_id
     )
 
 

@@ -5,10 +5,12 @@ before a join and takes the assignment after it.
 """
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from odradek.client.cluster import GROUP_LANE, Cluster
+from odradek.client.consumer.assignors import NO_RACKS, Racks
 from odradek.client.consumer.group_offsets import MOVED
 from odradek.client.consumer.hooks import Hooks
 from odradek.client.consumer.membership.classic import (
@@ -41,6 +43,7 @@ from odradek.protocol.generated.leave_group import (
 )
 from odradek.protocol.generated.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
 
+_log: Final = logging.getLogger("odradek.client")
 _JOIN_MARGIN_MS: Final = 5_000
 _LEAVE_BY_MEMBERS: Final = 3
 
@@ -72,6 +75,7 @@ class ClassicGroup:
         self._heartbeats: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._led_topics: Mapping[str, int] | None = None
+        self._led_racks = NO_RACKS
         self.needs_attention = True
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -94,7 +98,10 @@ class ClassicGroup:
         """Join again if this leads the group and what it has divided has changed."""
         if self._led_topics is None or self._member.state is not State.STABLE:
             return
-        if self._count_partitions(self._led_topics) != self._led_topics:
+        racks = self._find_racks(self._led_topics)
+        if self._count_partitions(self._led_topics) != self._led_topics or (
+            racks != self._led_racks
+        ):
             self._member.require_rejoin("partitions of the group's topics have changed")
             self._call()
 
@@ -125,12 +132,18 @@ class ClassicGroup:
             return  # a pattern that matches nothing yet
         revocation = self._member.plan_revocation(self._rebalance.owned, self._subscription.topics)
         if revocation.is_lost:
+            self._tell_of_loss(len(revocation.partitions))
             await self._rebalance.lose(revocation.partitions)
         else:
             await self._rebalance.revoke(revocation.partitions)
         self._joining = asyncio.create_task(self._join(self._member.begin_join()))
         if self._heartbeats is None:
             self._heartbeats = asyncio.create_task(self._beat())
+
+    def _tell_of_loss(self, partitions: int) -> None:
+        if partitions:
+            group_id, reason = self._options.group_id, self._member.lost_reason
+            _log.warning("group %s: %d partitions are lost: %s", group_id, partitions, reason)
 
     async def _adopt(self, outcome: tuple[TopicPartition, ...] | KafkaError) -> None:
         """Take what a join has brought."""
@@ -208,14 +221,30 @@ class ClassicGroup:
         if any(topic not in self._cluster.metadata.topics for topic in wanted):
             await self._cluster.refresh(wanted)
         self._led_topics = self._count_partitions(dict.fromkeys(wanted, 0))
+        self._led_racks = self._find_racks(wanted)
         if joined.skip_assignment:
             return []
         present = {topic: count for topic, count in self._led_topics.items() if count}
-        return self._member.assign(joined, present)
+        return self._member.assign(joined, present, self._led_racks)
 
     def _count_partitions(self, topics: Mapping[str, int]) -> dict[str, int]:
         known = self._cluster.metadata.topics
         return {topic: len(known[topic].partitions) if topic in known else 0 for topic in topics}
+
+    def _find_racks(self, topics: Iterable[str]) -> Racks:
+        """Return where the partitions of topics have replicas; nothing where racks have no name."""
+        metadata = self._cluster.metadata
+        names = {each.node_id: each.rack for each in metadata.brokers.values() if each.rack}
+        if not names:
+            return NO_RACKS
+        return {
+            TopicPartition(topic, number): frozenset(
+                names[each] for each in partition.replicas if each in names
+            )
+            for topic in topics
+            if topic in metadata.topics
+            for number, partition in metadata.topics[topic].partitions.items()
+        }
 
     # Heartbeats.
 
