@@ -14,7 +14,7 @@ Refusals are Kafka's: the same fault gets the same error code. In the order of c
 Kafka walks through the records of every batch. Here that is done only where a rule needs it: keys
 of compacted logs, a bound on how old a record may be, a codec the topic asks for. For all else the
 header is enough, it is under the checksum, and the records stay unopened (ADR 5). ``max_timestamp``
-is therefore believed.
+is therefore believed. Where a record is at fault, ``record_errors`` finds which.
 """
 
 from typing import Final, NamedTuple
@@ -44,6 +44,7 @@ from odradek.records.batch import (
 from odradek.records.legacy import convert_to_v2
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.producer_state import AppendOrigin
+from odradek.storage.record_errors import find_refusal
 from odradek.storage.scan import peek_batch
 
 _CODECS: Final = {codec.name.lower(): codec for codec in CompressionType} | {
@@ -131,30 +132,34 @@ def _check_client_rules(header: BatchHeader) -> None:
 def _check_records(
     records: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
+    if not _is_doubtful(records, header, config, now_ms):
+        return
+    refusal = find_refusal(records, header, config, now_ms)
+    if refusal is not None:
+        raise refusal
+    if header.max_timestamp > now_ms + config.message_timestamp_after_max_ms:
+        problem = f"max_timestamp {header.max_timestamp} is that of no record"
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, problem)
+
+
+def _is_doubtful(
+    records: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
+) -> bool:
+    """Whether the records have to be looked at one by one."""
     if header.attributes & LOG_APPEND_TIME_FLAG:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets LogAppendTime")
+        return True
     bounded_past = False
     if config.message_timestamp_type is TimestampType.CREATE_TIME:
         if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-            raise _bad_timestamp(header.max_timestamp, now_ms, config)
+            return True
         bounded_past = config.message_timestamp_before_max_ms < LONG_MAX
     if not (config.compact or bounded_past):
-        return
+        return False
     summary = summarize(records, header)
     if config.compact and summary.null_keys:
-        problem = f"{summary.null_keys} records have no key, and the topic is compacted"
-        raise ApiError(ErrorCode.INVALID_RECORD, problem)
-    # A record without a timestamp has -1, which is no point in time.
-    oldest = summary.min_timestamp
-    if bounded_past and 0 <= oldest < now_ms - config.message_timestamp_before_max_ms:
-        raise _bad_timestamp(oldest, now_ms, config)
-
-
-def _bad_timestamp(timestamp: int, now_ms: int, config: LogConfig) -> ApiError:
-    first = now_ms - config.message_timestamp_before_max_ms
-    last = now_ms + config.message_timestamp_after_max_ms
-    problem = f"timestamp {timestamp} is not within [{first}, {last}]"
-    return ApiError(ErrorCode.INVALID_TIMESTAMP, problem)
+        return True
+    # Also where the oldest has none (-1), for then another may be the oldest.
+    return bounded_past and summary.min_timestamp < now_ms - config.message_timestamp_before_max_ms
 
 
 def _recompressed(

@@ -1,7 +1,8 @@
 """Produce (key 0), versions 3-13: append record batches to partitions. Hot path.
 
-v9   flexible.  v10  current leader and node endpoints (tagged) with NOT_LEADER_OR_FOLLOWER: left
-     out, as there is no other leader to name.  v13  topics by id.
+v8   which records are at fault, and a message (KIP-467).  v9  flexible.  v10  current leader and
+     node endpoints (tagged) with NOT_LEADER_OR_FOLLOWER: left out, as there is no other leader to
+     name.  v13  topics by id.
 
 Versions 0-2 are advertised, because librdkafka stops compressing otherwise, and refused.
 
@@ -18,6 +19,7 @@ from odradek.broker.context import NO_REPLY, PENDING, Answer, RequestContext
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -26,6 +28,7 @@ from odradek.protocol.generated.produce import (
     TopicProduceResponse,
 )
 from odradek.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, parse_header
+from odradek.storage.record_errors import RecordsRefusedError
 
 VERSION_ABORTABLE: Final = 11
 VERSION_ADDS_PARTITIONS: Final = 12
@@ -221,7 +224,10 @@ def _partition(
         if code:
             raise ApiError(code, "the partition is not part of the transaction")
         version = _transaction_version(context)
-    result = replicas.append(replica, data.records, now_ms, transaction_version=version)
+    try:
+        result = replicas.append(replica, data.records, now_ms, transaction_version=version)
+    except RecordsRefusedError as error:
+        return _records_refused(data, error, replica.log.log_start_offset)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=result.base_offset,
@@ -230,6 +236,21 @@ def _partition(
     )
     if result.is_flush_due:
         unflushed[partition] = answer
+    return answer
+
+
+def _records_refused(
+    partition: PartitionProduceData, error: RecordsRefusedError, log_start_offset: int
+) -> PartitionProduceResponse:
+    """Name the records at fault, so that a producer may send the others again."""
+    answer = _refused(partition, error)
+    answer.log_start_offset = log_start_offset
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(
+            batch_index=each.batch_index, batch_index_error_message=each.message
+        )
+        for each in error.record_errors
+    ]
     return answer
 
 
