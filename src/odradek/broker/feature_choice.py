@@ -13,6 +13,7 @@ from odradek.metadata.features import (
     GROUP_VERSION,
     KRAFT_VERSION,
     KRAFT_VERSION_1_FROM,
+    KRAFT_VERSIONS,
     METADATA_VERSION,
     METADATA_VERSIONS,
     REQUIRED_METADATA_VERSION,
@@ -27,7 +28,7 @@ from odradek.metadata.features import (
 )
 
 FEATURES: Final[Mapping[str, VersionRange]] = {
-    KRAFT_VERSION: VersionRange(0, 1),
+    KRAFT_VERSION: KRAFT_VERSIONS,
     **{
         name: SUPPORTED_FEATURES[name]
         for name in (

@@ -124,6 +124,11 @@ class MetadataLog:
     def epoch(self) -> int:
         return self._raft.epoch
 
+    @property
+    def kraft_version(self) -> int:
+        """The level of a feature that is no metadata record: from 1 on the log names its voters."""
+        return self._quorum.kraft_version
+
     def flush_with(self, flush: Flush) -> None:
         """Let somebody else wait for the disk from now on."""
         self._flush = flush

@@ -79,6 +79,7 @@ ELR_FROM: Final = 23
 CORDONED_LOG_DIRS_FROM: Final = 30
 NO_EPOCH_BUMP_ON_ISR_SHRINK_FROM: Final = 12
 KRAFT_VERSION_1_FROM: Final = 21
+KRAFT_VERSIONS: Final = VersionRange(0, 1)
 
 _DEFAULT_FROM: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
     {

@@ -192,7 +192,7 @@ def test_a_fetch_in_a_session_waits_for_records(
         waiting = pool.submit(client.fetch, max_wait_ms=60_000)
         wait_until_one_waits(broker)
         produce(other, "t", 1)
-        data = only(waiting.result(20))
+        data = only(waiting.result(60))
     assert data.partition_index == 1
     assert data.records
     client.fetch(FetchTopic(topic="t", partitions=[FetchPartition(partition=1, fetch_offset=1)]))
@@ -210,7 +210,7 @@ def test_a_topic_that_does_not_exist_ends_no_wait_but_alone_needs_none(
         waiting = pool.submit(Client(connection).fetch, unknown, topic("t", 0), max_wait_ms=60_000)
         wait_until_one_waits(broker)
         produce(other, "t")
-        assert seen(waiting.result(20)) == [("unknown", 0), ("t", 0)]
+        assert seen(waiting.result(60)) == [("unknown", 0), ("t", 0)]
 
 
 def test_a_topic_that_comes_later_is_told_and_one_that_goes_too(

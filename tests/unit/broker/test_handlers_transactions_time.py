@@ -50,7 +50,7 @@ from tests.unit.broker.transaction_broker import DAY_SECONDS, SMALL, offsets, ru
 
 NONE = ErrorCode.NONE
 SAFE_DOWNGRADE = 2
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 LONG_SECONDS = 1_000
 """Longer than the timeout of any transaction here, and than the interval of looking for them."""
 STATE = TopicPartition(TRANSACTION_TOPIC, 0)

@@ -292,6 +292,7 @@ def commit(broker: Broker, connection: BrokerConnection, offset: int = 1) -> Non
     assert answer.partitions[0].error_code == 0
 
 
+@pytest.mark.slow
 def test_a_node_that_nobody_scrapes_does_not_load_what_scrapes_need() -> None:
     program = (
         "import sys\n"

@@ -78,7 +78,7 @@ from tests.broker_connection import BrokerConnection
 from tests.transaction_requests import GROUP_KEY, TRANSACTION_KEY, find_coordinator
 from tests.unit.broker.group_requests import GROUP_REQUESTS
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 TOPIC_RESOURCE = 2
 TRANSACTIONAL_ID = "tx"
 GROUP_ID = "g"

@@ -13,7 +13,7 @@ from odradek.broker.context import Answer, RequestContext
 from odradek.broker.dispatch import SPOKEN, newest_version
 from odradek.core.errors import ErrorCode
 from odradek.metadata.config_resource import ResourceType
-from odradek.metadata.features import SUPPORTED_FEATURES
+from odradek.metadata.features import KRAFT_VERSION, KRAFT_VERSIONS, SUPPORTED_FEATURES
 from odradek.protocol.apis import API_VERSIONS_KEY, Api
 from odradek.protocol.generated.api_versions import (
     ApiVersion,
@@ -47,9 +47,16 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> Answe
         finalized_features_epoch=context.node.metadata_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(context.node.image.features.items())
+            for name, level in sorted(_finalized(context).items())
         ],
     )
+
+
+def _finalized(context: RequestContext) -> dict[str, int]:
+    levels = dict(context.node.image.features)
+    if context.node.metadata.kraft_version > 0:
+        levels[KRAFT_VERSION] = context.node.metadata.kraft_version
+    return levels
 
 
 def _wants_telemetry(context: RequestContext) -> bool:
@@ -61,7 +68,7 @@ def _supported(version: int) -> list[SupportedFeatureKey]:
     # Clients of before v4 take a least version of 0 for nonsense and give up (KIP-1022).
     return [
         SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
-        for name, levels in sorted(SUPPORTED_FEATURES.items())
+        for name, levels in sorted({**SUPPORTED_FEATURES, KRAFT_VERSION: KRAFT_VERSIONS}.items())
         if levels.min > 0 or version >= 4
     ]
 

@@ -91,7 +91,7 @@ class CoordinatorDecoder:
 
     def _texts(self, key: bytes, value: bytes | None) -> Texts:
         number = record_type(key)
-        kinds = _kinds(self._modules).get(number)
+        kinds = record_kinds(self._modules).get(number)
         if kinds is None:
             raise _UnknownTypeError(number)
         decoded = _decode(kinds.key, key, 0, f"version {number} from key's")
@@ -109,17 +109,20 @@ class _UnknownTypeError(Exception):
     pass
 
 
-class _Kinds(NamedTuple):
+class RecordKinds(NamedTuple):
+    """The messages in keys and values of one type of record."""
+
     key: type[Message]
     value: type[Message]
 
 
 @cache
-def _kinds(modules: tuple[str, ...]) -> dict[int, _Kinds]:
+def record_kinds(modules: tuple[str, ...]) -> dict[int, RecordKinds]:
+    """Return the kinds that generated modules define, by record type."""
     names = [name for name, module in MESSAGES.items() if module in modules]
     classes = {name: message_class(name) for name in names}
     return {
-        kind.ID: _Kinds(kind, classes[name.removesuffix("Key") + "Value"])
+        kind.ID: RecordKinds(kind, classes[name.removesuffix("Key") + "Value"])
         for name, kind in classes.items()
         if name.endswith("Key")
     }
