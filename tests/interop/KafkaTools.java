@@ -1,10 +1,14 @@
 // Runs Kafka's command-line tools, unmodified, one after another in one JVM: a JSON line
-// {"main": class, "arguments": [...], "stdin": "..."} is answered with {"out", "err", "status"}.
+// {"main": class, "arguments": [...]} is answered with {"out", "err", "status"}. With "stdin" a
+// tool has something to read; with "hooks" what it wants done at the exit of its JVM is done when
+// it ends.
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
@@ -15,6 +19,7 @@ import org.apache.kafka.common.utils.Exit;
 
 public class KafkaTools {
     static final ObjectMapper JSON = new ObjectMapper();
+    static final List<Runnable> HOOKS = new ArrayList<>();
 
     static class Exited extends RuntimeException {
         final int code;
@@ -29,7 +34,7 @@ public class KafkaTools {
         Exit.setExitProcedure((code, message) -> {
             throw new Exited(code);
         });
-        Exit.setShutdownHookAdder((name, runnable) -> { });
+        Exit.setShutdownHookAdder((name, runnable) -> HOOKS.add(runnable));
         BufferedReader lines =
                 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -40,6 +45,12 @@ public class KafkaTools {
 
     static String run(JsonNode asked) throws Exception {
         PrintStream out = System.out, err = System.err;
+        InputStream in = System.in;
+        HOOKS.clear();
+        if (asked.has("stdin")) {
+            byte[] text = asked.get("stdin").asText().getBytes(StandardCharsets.UTF_8);
+            System.setIn(new ByteArrayInputStream(text));
+        }
         ByteArrayOutputStream said = new ByteArrayOutputStream(), warned = new ByteArrayOutputStream();
         System.setOut(new PrintStream(said, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(warned, true, StandardCharsets.UTF_8));
@@ -58,6 +69,10 @@ public class KafkaTools {
                 ended.getCause().printStackTrace();
             }
         } finally {
+            if (asked.has("hooks")) {
+                HOOKS.forEach(Runnable::run);
+            }
+            System.setIn(in);
             System.out.flush();
             System.err.flush();
             System.setOut(out);

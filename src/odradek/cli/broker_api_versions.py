@@ -8,10 +8,11 @@ from typing import Final
 
 import click
 
-from odradek.cli.tables import print_json
+from odradek.cli.tables import json_object, print_json
 from odradek.cli.tool_options import Server, Tool, reason, server_options
 from odradek.client.admin.admin import Admin
-from odradek.client.admin.brokers import VersionRange
+from odradek.client.admin.brokers import BrokerDescription, VersionRange
+from odradek.client.admin.results import Result
 from odradek.protocol.apis import ALL_APIS, Api
 
 # Spoken between nodes on the listeners of controllers only; no client misses them.
@@ -26,15 +27,10 @@ def broker_api_versions(server: Server, *, as_json: bool) -> None:
 
     async def work(admin: Admin) -> None:
         results = await admin.describe_api_versions()
-        if as_json:
-            print_json(
-                {
-                    node_id: {name: list(each) for name, each in result.unwrap().items()}
-                    for node_id, result in results.items()
-                }
-            )
-            return
         brokers = {each.node_id: each for each in (await admin.describe_cluster()).brokers}
+        if as_json:
+            print_json([_document(brokers[each], result) for each, result in results.items()])
+            return
         for node_id, result in results.items():
             broker = brokers[node_id]
             rack = "null" if broker.rack is None else broker.rack
@@ -45,6 +41,22 @@ def broker_api_versions(server: Server, *, as_json: bool) -> None:
             click.echo(f"{name} -> (\n\t" + ",\n\t".join(_lines(result.unwrap())) + "\n)")
 
     server.run(work)
+
+
+def _document(broker: BrokerDescription, result: Result[dict[str, VersionRange]]) -> object:
+    keys = {api.name: api.key for api in ALL_APIS}
+    return {
+        **json_object(broker._asdict()),
+        "error": None if result.error is None else reason(result.error),
+        "apis": [
+            {
+                "name": name,
+                "apiKey": keys[name] if name in keys else int(name),
+                **json_object(each._asdict()),
+            }
+            for name, each in (result.value or {}).items()
+        ],
+    }
 
 
 def _lines(spoken: Mapping[str, VersionRange]) -> list[str]:

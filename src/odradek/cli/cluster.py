@@ -5,11 +5,12 @@ from typing import Any, Final
 
 import click
 
-from odradek.cli.tables import column_width, padded, print_json
+from odradek.cli.tables import column_width, json_object, padded, print_json
 from odradek.cli.tool_options import Server, ToolError, ToolGroup, server_options
 from odradek.client.admin.admin import Admin
 from odradek.client.errors import UnsupportedError
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _HEADERS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 
 
@@ -24,12 +25,16 @@ def _connection_options() -> Callable[[Any], Any]:
 
 @cluster.command("cluster-id")
 @_connection_options()
-def cluster_id(server: Server) -> None:
+@json_option
+def cluster_id(server: Server, *, as_json: bool) -> None:
     """Print the id of the cluster."""
 
     async def work(admin: Admin) -> None:
         found = (await admin.describe_cluster()).cluster_id
-        click.echo(f"Cluster ID: {found}")
+        if as_json:
+            print_json({"clusterId": found})
+        else:
+            click.echo(f"Cluster ID: {found}")
 
     server.run(work)
 
@@ -54,14 +59,14 @@ def unregister(server: Server, node_id: int) -> None:
 @cluster.command("list-endpoints")
 @_connection_options()
 @click.option("--include-fenced-brokers", is_flag=True, help="Show brokers that are fenced, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def list_endpoints(server: Server, *, include_fenced_brokers: bool, as_json: bool) -> None:
     """List the brokers and where clients reach them."""
 
     async def work(admin: Admin) -> None:
         described = await admin.describe_cluster(include_fenced_brokers=include_fenced_brokers)
         if as_json:
-            print_json([each._asdict() for each in described.brokers])
+            print_json([json_object(each._asdict()) for each in described.brokers])
             return
         racks = [each.rack for each in described.brokers if each.rack is not None]
         widths = (

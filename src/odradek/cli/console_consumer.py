@@ -54,6 +54,11 @@ class Reading(NamedTuple):
     skips_errors: bool
 
 
+def _note_new_consumer(_: click.Context, __: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo("--new-consumer can be left out: there is no other any more", err=True)
+
+
 @click.command(cls=Tool)
 @client_options(
     old_config="--consumer.config", old_property="--consumer-property", wording=_WORDING
@@ -86,6 +91,9 @@ class Reading(NamedTuple):
 @click.option("--skip-message-on-error", is_flag=True, help="Go on if one cannot be shown.")
 @click.option("--enable-systest-events", is_flag=True, help="Say shutdown_complete in the end.")
 @click.option("--whitelist", hidden=True)
+@click.option(
+    "--new-consumer", is_flag=True, hidden=True, expose_value=False, callback=_note_new_consumer
+)
 def console_consumer(
     server: Server,
     topic: str | None,

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from odradek.cli import group_report, offset_reset
-from odradek.cli.tables import column_width, padded, print_json
+from odradek.cli.tables import column_width, json_object, padded, print_json
 from odradek.cli.tool_options import (
     Server,
     Tool,
@@ -274,7 +274,7 @@ async def _list(options: Options, admin: Admin) -> None:
     types = _known("types", options.type, TYPES)
     found = await _listed(options, admin, states, types)
     if options.json:
-        print_json([each._asdict() for each in found])
+        print_json([json_object(each._asdict()) for each in found])
         return
     if options.state is None and options.type is None:
         for each in found:

@@ -5,13 +5,11 @@ deletion. ``dump-log`` has the same messages in another envelope.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final, NamedTuple
 
-from odradek.protocol.apis import message_class
-from odradek.protocol.generated import MESSAGES
 from odradek.protocol.message import Message
 from odradek.protocol.versioned import decode_key, decode_versioned, record_type
+from odradek.storage.dump.decoders import record_kinds
 from odradek.storage.dump.java_text import json_text
 from odradek.storage.dump.message_json import to_json
 
@@ -48,13 +46,12 @@ def coordinator_json(kinds: Kinds, key: bytes | None, value: bytes | None) -> st
     if key is None:
         return None
     number = record_type(key)
-    classes = _classes(kinds.modules).get(number)
-    if classes is None or not classes[0].__name__.startswith(kinds.key_prefixes):
+    found = record_kinds(kinds.modules).get(number)
+    if found is None or not found.key.__name__.startswith(kinds.key_prefixes):
         return None
-    key_class, value_class = classes
     document: dict[str, Any] = {
-        "key": {"type": number, "data": to_json(decode_key(key_class, key), 0)},
-        "value": None if value is None else _value_json(value_class, value),
+        "key": {"type": number, "data": to_json(decode_key(found.key, key), 0)},
+        "value": None if value is None else _value_json(found.value, value),
     }
     return json_text(document)
 
@@ -63,15 +60,3 @@ def _value_json(value_class: type[Message], value: bytes) -> dict[str, Any]:
     message = decode_versioned(value_class, value)
     version = int.from_bytes(value[:2], "big", signed=True)
     return {"version": version, "data": to_json(message, version)}
-
-
-@cache
-def _classes(modules: tuple[str, ...]) -> dict[int, tuple[type[Message], type[Message]]]:
-    """Return the classes of key and value by record type."""
-    names = [name for name, module in MESSAGES.items() if module in modules]
-    classes = {name: message_class(name) for name in names}
-    return {
-        each.ID: (each, classes[name.removesuffix("Key") + "Value"])
-        for name, each in classes.items()
-        if name.endswith("Key")
-    }

@@ -211,6 +211,9 @@ async def _update(
 ) -> None:
     if not levels:
         raise ToolError(f"You must specify at least one feature to {verb}")
+    if kind is UpgradeType.UPGRADE and min(levels.values()) < 1:
+        problem = "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE"
+        raise ToolError(f"{problem} when the provided maxVersionLevel:0 is < 1.")
     updates: dict[str, FeatureUpdate | int] = {
         name: FeatureUpdate(level, kind) for name, level in levels.items()
     }

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from odradek.cli.tables import MISSING, column_width, padded, print_json
+from odradek.cli.tables import MISSING, column_width, json_partition, padded, print_json
 from odradek.cli.tool_options import ToolError
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.brokers import BrokerDescription
@@ -268,7 +268,7 @@ def _print_state(
 
 def _document(group: GroupDescription, rows: Iterable[OffsetRow]) -> Mapping[str, object]:
     return {
-        "group": group.group_id,
+        "groupId": group.group_id,
         "type": group.type,
         "state": group.state,
         "assignor": group.assignor,
@@ -279,7 +279,7 @@ def _document(group: GroupDescription, rows: Iterable[OffsetRow]) -> Mapping[str
                 "groupInstanceId": each.instance_id,
                 "clientId": each.client_id,
                 "host": each.client_host,
-                "assignment": [list(key) for key in each.assignment],
+                "assignment": [json_partition(key) for key in each.assignment],
             }
             for each in group.members
         ],

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from odradek.cli.tables import column_width, padded, print_json
+from odradek.cli.tables import column_width, json_object, padded, print_json
 from odradek.cli.tool_options import (
     Server,
     Tool,
@@ -42,7 +42,7 @@ def groups(server: Server, *, is_list: bool, as_json: bool, **flags: Any) -> Non
     async def work(admin: Admin) -> None:
         found = [each for each in await admin.list_groups() if is_wanted(each)]
         if as_json:
-            print_json([each._asdict() for each in found])
+            print_json([json_object(each._asdict()) for each in found])
             return
         rows = [(each.group_id, each.type.capitalize(), each.protocol_type) for each in found]
         width = column_width(20, (cell for row in rows for cell in row))

@@ -4,13 +4,14 @@ Each topic is made for this, written to, read from its beginning, and deleted.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
 from odradek.cli.payloads import random_letters
 from odradek.cli.producer_perf_test import Load, run_load
 from odradek.cli.producer_stats import MIB
+from odradek.cli.progress import Progress
 from odradek.cli.tool_options import ToolError
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.topics import NewTopic
@@ -25,6 +26,11 @@ class Sweep(NamedTuple):
     topic_prefix: str
     keeps_topics: bool
     read_timeout_seconds: float
+
+    @property
+    def records_in_all(self) -> int:
+        """How many there are to send and to read."""
+        return 2 * self.records * len(self.partitions)
 
 
 class ClientSettings(NamedTuple):
@@ -43,9 +49,7 @@ class Measured(NamedTuple):
     consumer_records_sec: float
 
 
-async def run_sweep(
-    sweep: Sweep, settings: ClientSettings, progress: Callable[[str], None]
-) -> list[Measured]:
+async def run_sweep(sweep: Sweep, settings: ClientSettings, progress: Progress) -> list[Measured]:
     """Measure one number of partitions after the other.
 
     Raises:
@@ -58,12 +62,13 @@ async def run_sweep(
             topic = f"{sweep.topic_prefix}-{number}"
             new = NewTopic(topic, number, sweep.replication_factor)
             (await admin.create_topics([new])).unwrap()
+            progress.label = f"{number} partitions"
             try:
-                measured.append(await _measure(topic, number, sweep, settings))
+                measured.append(await _measure(topic, number, sweep, settings, progress))
             finally:
                 if not sweep.keeps_topics:
                     (await admin.delete_topics([topic])).unwrap()
-            progress(_line(measured[-1]))
+            progress.say(_line(measured[-1]), err=True)
     return measured
 
 
@@ -74,15 +79,17 @@ def _line(found: Measured) -> str:
     )
 
 
-async def _measure(topic: str, number: int, sweep: Sweep, settings: ClientSettings) -> Measured:
+async def _measure(
+    topic: str, number: int, sweep: Sweep, settings: ClientSettings, progress: Progress
+) -> Measured:
     random = Random(0)  # noqa: S311  # the same load every time
     payload = random_letters(sweep.record_size, random)
     load = Load(topic, sweep.records, payload, lambda _: None, -1)
     start = time.monotonic()
-    await run_load(dict(settings.producer), load, lambda _: None)
+    await run_load(dict(settings.producer), load, lambda _: None, progress)
     writing = max(time.monotonic() - start, 1e-3)
     start = time.monotonic()
-    await _read(topic, number, sweep, settings.consumer)
+    await _read(topic, number, sweep, settings.consumer, progress)
     reading = max(time.monotonic() - start, 1e-3)
     mebibytes = sweep.records * sweep.record_size / MIB
     return Measured(
@@ -94,7 +101,9 @@ async def _measure(topic: str, number: int, sweep: Sweep, settings: ClientSettin
     )
 
 
-async def _read(topic: str, number: int, sweep: Sweep, settings: Mapping[str, str]) -> None:
+async def _read(
+    topic: str, number: int, sweep: Sweep, settings: Mapping[str, str], progress: Progress
+) -> None:
     count = 0
     async with Consumer(settings=settings) as consumer:
         consumer.assign([TopicPartition(topic, each) for each in range(number)])
@@ -103,4 +112,6 @@ async def _read(topic: str, number: int, sweep: Sweep, settings: Mapping[str, st
             polled = await consumer.poll(sweep.read_timeout_seconds)
             if not polled:
                 raise ToolError(f"{topic}: {count} of {sweep.records} records could be read")
-            count += sum(map(len, polled.values()))
+            share = sum(map(len, polled.values()))
+            count += share
+            progress.done += share

@@ -5,8 +5,6 @@ way is the usual one, producer-perf-test and consumer-perf-test for each number,
 """
 
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -15,8 +13,10 @@ import click
 
 from odradek.cli.client_options import FILE
 from odradek.cli.partition_sweep import ClientSettings, Measured, Sweep, run_sweep
+from odradek.cli.progress import Progress
 from odradek.cli.running import run_until_stopped
-from odradek.cli.tables import print_json
+from odradek.cli.sweep_plot import can_draw, draw_png
+from odradek.cli.tables import json_object, print_json
 from odradek.cli.text_plot import bar_chart
 from odradek.cli.tool_options import Server, ToolGroup, server_options
 from odradek.client.admin.admin import SETTINGS as ADMIN_SETTINGS
@@ -62,21 +62,27 @@ def _counts(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     "--timeout", type=click.IntRange(1), default=30_000, show_default=True, help="In ms, to read."
 )
 @click.option("--json", "is_json", is_flag=True, help="Print JSON instead of a plot.")
-@click.option("--png", type=FILE, help="Draw the plot into a file too; needs matplotlib.")
+@click.option(
+    "--plot",
+    "--png",
+    type=FILE,
+    metavar="FILE.png",
+    help="Draw the plot into a file too: pip install 'odradek[plot]'.",
+)
 def partitions(
     server: Server,
     partitions: list[int],
     topic_prefix: str | None,
     is_json: bool,
-    png: Path | None,
+    plot: Path | None,
     **options: Any,
 ) -> None:
     """Measure how fast topics of more and more partitions are written and read.
 
     Settings of the client (acks, batch.size, …) come with --command-property.
     """
-    if png is not None and find_spec("matplotlib") is None:
-        raise click.UsageError("--png needs matplotlib: pip install matplotlib")
+    if plot is not None and not can_draw():
+        raise click.UsageError("--plot needs matplotlib: pip install 'odradek[plot]'")
     number = Random().randrange(_PREFIX_NUMBERS)  # noqa: S311  # it only has to differ
     sweep = Sweep(
         partitions,
@@ -90,17 +96,17 @@ def partitions(
     found: list[Measured] = []
 
     async def work() -> None:
-        found.extend(
-            await run_sweep(sweep, _settings(server), lambda line: click.echo(line, err=True))
-        )
+        async with Progress("", sweep.records_in_all) as progress:
+            found.extend(await run_sweep(sweep, _settings(server), progress))
 
     run_until_stopped(work())
     if is_json:
-        print_json([each._asdict() for each in found])
+        print_json([json_object(each._asdict()) for each in found])
     else:
         print_plot(found)
-    if png is not None:
-        draw_png(found, png)
+    if plot is not None:
+        title = f"{sweep.records:,} records of {sweep.record_size:,} bytes, one client each way"
+        draw_png(found, title, plot)
 
 
 def _settings(server: Server) -> ClientSettings:
@@ -118,18 +124,3 @@ def print_plot(found: Sequence[Measured]) -> None:
     for title, values in charts:
         for line in ("", *bar_chart(title, dict(zip(labels, values, strict=True)))):
             click.echo(line)
-
-
-def draw_png(found: Sequence[Measured], path: Path) -> None:
-    # By its name, for matplotlib is not among our dependencies.
-    figure = import_module("matplotlib.figure").Figure()
-    axes = figure.subplots()
-    x = [each.partitions for each in found]
-    axes.plot(x, [each.producer_mb_sec for each in found], "o-", label="producer")
-    axes.plot(x, [each.consumer_mb_sec for each in found], "s-", label="consumer")
-    axes.set_xscale("log", base=2)
-    axes.set_xlabel("partitions")
-    axes.set_ylabel("MB/sec")
-    axes.set_ylim(bottom=0)
-    axes.legend()
-    figure.savefig(path, format="png")

@@ -1,58 +1,76 @@
 """``odradek reassign-partitions``, the twin of ``kafka-reassign-partitions``.
 
-Missing: --execute, --verify and --cancel. They need replicas that move between brokers, which no
-broker here has yet.
+Brokers here do not move partitions yet: against them all but --generate say so in one line.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 
 from odradek.cli.json_files import duplicates, read_rows
+from odradek.cli.reassignment import TerseError, Throttles, cancel, execute
+from odradek.cli.reassignment_plan import document, read_plan
+from odradek.cli.reassignment_report import (
+    described,
+    log_dirs_of,
+    print_reassignments,
+    replicas_of,
+    verify,
+)
 from odradek.cli.tool_options import (
     Server,
     Tool,
     ToolError,
-    check_not_with,
     check_one_action,
     check_required,
+    is_given,
     server_options,
 )
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.brokers import BrokerDescription
-from odradek.client.admin.topics import TopicDescription
-from odradek.client.errors import BrokerError, UnsupportedError
 from odradek.controller.placement import UsableBroker, place_replicas
-from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
 
-_ANY: Final = "any"
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
-_LATER: Final = ("execute", "verify", "cancel")
-_BEYOND_GENERATE: Final = (
-    "reassignment-json-file",
-    "throttle",
-    "replica-alter-log-dirs-throttle",
-    "timeout",
-    "additional",
-    "preserve-throttles",
-    "disallow-replication-factor-change",
-)
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_PLAN: Final = "reassignment-json-file"
+_REQUIRED: Final[Mapping[str, Sequence[str]]] = {
+    "generate": ("topics-to-move-json-file", "broker-list"),
+    "execute": (_PLAN,),
+    "verify": (_PLAN,),
+    "cancel": (_PLAN,),
+    "list": (),
+}
+_PERMITTED: Final[Mapping[str, Sequence[str]]] = {
+    "generate": ("disable-rack-aware",),
+    "execute": (
+        "additional",
+        "throttle",
+        "replica-alter-log-dirs-throttle",
+        "timeout",
+        "disallow-replication-factor-change",
+    ),
+    "verify": ("preserve-throttles",),
+    "cancel": ("preserve-throttles", "timeout"),
+    "list": ("json",),
+}
+_TIMEOUT_MS: Final = 10_000
 
-Replicas = Mapping[TopicPartition, Sequence[int]]
+Given: TypeAlias = Mapping[str, Any]
+"""The flags by their own names."""
+Work: TypeAlias = Callable[[Admin], Awaitable[None]]
 
 
 @click.command(cls=Tool, no_args_is_help=True)
 @server_options(controller=True, has_broker_list=True)
 @click.option("--generate", is_flag=True, help="Propose where partitions could go; move nothing.")
-@click.option("--execute", is_flag=True, help="Comes later: begin to move partitions.")
-@click.option("--verify", is_flag=True, help="Comes later: tell how far it is.")
-@click.option("--cancel", is_flag=True, help="Comes later: stop moves.")
+@click.option("--execute", is_flag=True, help="Begin to move partitions.")
+@click.option("--verify", is_flag=True, help="Tell how far it is; when over, end the throttles.")
+@click.option("--cancel", is_flag=True, help="Stop moves.")
 @click.option("--list", is_flag=True, help="List the moves under way.")
 @click.option(
     "--topics-to-move-json-file",
@@ -61,38 +79,102 @@ Replicas = Mapping[TopicPartition, Sequence[int]]
 )
 @click.option("--broker-list", metavar="ID,…", help="The brokers they may go to.")
 @click.option("--disable-rack-aware", is_flag=True, help="Do not look at racks.")
-@click.option("--reassignment-json-file", type=_FILE, hidden=True)
-@click.option("--throttle", type=int, hidden=True)
-@click.option("--replica-alter-log-dirs-throttle", type=int, hidden=True)
-@click.option("--timeout", type=int, hidden=True)
-@click.option("--additional", is_flag=True, hidden=True)
-@click.option("--preserve-throttles", is_flag=True, hidden=True)
-@click.option("--disallow-replication-factor-change", is_flag=True, hidden=True)
+@click.option(
+    "--reassignment-json-file",
+    type=_FILE,
+    help='{"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2], "log_dirs":'
+    ' ["any", "/data"]}], "version": 1}; log_dirs may be left out.',
+)
+@click.option("--throttle", type=int, help="Bytes a second between brokers, for each of them.")
+@click.option(
+    "--replica-alter-log-dirs-throttle", type=int, help="Bytes a second between log directories."
+)
+@click.option(
+    "--timeout", type=int, help=f"In ms, until log directories move. Default: {_TIMEOUT_MS}."
+)
+@click.option("--additional", is_flag=True, help="Even if other moves are under way.")
+@click.option("--preserve-throttles", is_flag=True, help="Leave the throttles as they are.")
+@click.option("--disallow-replication-factor-change", is_flag=True, help="As many replicas only.")
+@click.option("--json", is_flag=True, help="With --list: JSON instead of text.")
 def reassign_partitions(server: Server, **flags: Any) -> None:
-    """Propose moves of partitions between brokers."""
+    """Move partitions between brokers and log directories."""
     given = {name.replace("_", "-"): value for name, value in flags.items()}
     action = check_one_action({f"--{name}": given[name] for name in _ACTIONS}).strip("-")
-    if action in _LATER:
-        check_required(given, ["reassignment-json-file"])
-        click.echo(f"--{action} comes later: brokers cannot move partitions yet", err=True)
-        raise click.exceptions.Exit(1)
-    if action == "list":
-        check_not_with("list", given, [each for each in given if each not in _ACTIONS])
-        server.run(_list, report=_report)
-        return
-    check_required(given, ["topics-to-move-json-file", "broker-list"])
-    check_not_with("generate", given, _BEYOND_GENERATE)
+    check_required(given, _REQUIRED[action])
+    allowed = {action, *_REQUIRED[action], *_PERMITTED[action]}
+    for name, value in given.items():
+        if is_given(value) and name not in allowed:
+            problem = f'Option "[{name}]" can\'t be used with action "[{action}]"'
+            raise click.UsageError(problem)
+    try:
+        work = _WORK[action](given)  # files are looked at before anybody is asked
+    except ToolError as error:
+        _report(str(error))
+        raise click.exceptions.Exit(1) from error
+    server.run(_told(work), report=_report)
 
-    async def work(admin: Admin) -> None:
-        topics = _topics(given["topics-to-move-json-file"])
-        brokers = _brokers(given["broker-list"])
-        await _generate(admin, topics, brokers, is_rack_aware=not given["disable-rack-aware"])
 
-    server.run(work, report=_report)
+def _told(work: Work) -> Work:
+    async def run(admin: Admin) -> None:
+        try:
+            await work(admin)
+        except TerseError as error:
+            click.echo(str(error))
+            raise click.exceptions.Exit(1) from error
+
+    return run
 
 
 def _report(message: str) -> None:
     click.echo(f"Error: {message}")
+
+
+def _list(given: Given) -> Work:
+    return partial(print_reassignments, as_json=given["json"])
+
+
+def _execute(given: Given) -> Work:
+    return partial(
+        execute,
+        plan=read_plan(given[_PLAN], is_strict=True),
+        throttles=Throttles(
+            _rate(given["throttle"]), _rate(given["replica-alter-log-dirs-throttle"])
+        ),
+        is_additional=given["additional"],
+        keeps_factor=given["disallow-replication-factor-change"],
+        timeout_ms=_timeout_ms(given),
+    )
+
+
+def _rate(number: int | None) -> int | None:
+    return None if number is None or number < 0 else number
+
+
+def _timeout_ms(given: Given) -> int:
+    return _TIMEOUT_MS if given["timeout"] is None else int(given["timeout"])
+
+
+def _verify(given: Given) -> Work:
+    plan = read_plan(given[_PLAN])
+    return partial(verify, plan=plan, keeps_throttles=given["preserve-throttles"])
+
+
+def _cancel(given: Given) -> Work:
+    return partial(
+        cancel,
+        plan=read_plan(given[_PLAN]),
+        keeps_throttles=given["preserve-throttles"],
+        timeout_ms=_timeout_ms(given),
+    )
+
+
+def _generate(given: Given) -> Work:
+    return partial(
+        _propose,
+        brokers=_brokers(given["broker-list"]),
+        names=_topics(given["topics-to-move-json-file"]),
+        is_rack_aware=not given["disable-rack-aware"],
+    )
 
 
 def _topics(path: Path) -> list[str]:
@@ -115,42 +197,15 @@ def _brokers(text: str) -> list[int]:
     return ids
 
 
-async def _list(admin: Admin) -> None:
-    try:
-        found = await admin.list_partition_reassignments()
-    except UnsupportedError as error:
-        raise ToolError("the brokers cannot move partitions yet") from error
-    if not found:
-        click.echo("No partition reassignments found.")
-        return
-    click.echo("Current partition reassignments:")
-    for key, move in sorted(found.items()):
-        line = f"{key}: replicas: {_ids(move.replicas)}."
-        if move.adding_replicas:
-            line += f" adding: {_ids(move.adding_replicas)}."
-        if move.removing_replicas:
-            line += f" removing: {_ids(move.removing_replicas)}."
-        click.echo(line)
-
-
-def _ids(numbers: Sequence[int]) -> str:
-    return ",".join(map(str, numbers))
-
-
-async def _generate(
-    admin: Admin, topics: Sequence[str], wanted: Sequence[int], *, is_rack_aware: bool
+async def _propose(
+    admin: Admin, brokers: Sequence[int], names: Sequence[str], *, is_rack_aware: bool
 ) -> None:
-    described = await _described(admin, topics)
-    cluster = await admin.describe_cluster()
-    brokers = [each for each in cluster.brokers if each.node_id in wanted]
-    usable = _usable(brokers, is_rack_aware=is_rack_aware)
-    current = {
-        TopicPartition(topic.name, each.partition): each.replicas
-        for topic in described
-        for each in topic.partitions
-    }
+    topics = await described(admin, names)
+    there = (await admin.describe_cluster()).brokers
+    usable = _usable([each for each in there if each.node_id in brokers], is_rack_aware)
+    current = replicas_of(topics)
     proposed = {}
-    for topic in described:
+    for topic in topics:
         replicas = place_replicas(
             usable,
             partitions=len(topic.partitions),
@@ -159,21 +214,12 @@ async def _generate(
         )
         for number, each in enumerate(replicas):
             proposed[TopicPartition(topic.name, number)] = each
-    places = await _log_dirs(admin, current)
-    click.echo(f"Current partition replica assignment\n{_document(current, places)}\n")
-    click.echo(f"Proposed partition reassignment configuration\n{_document(proposed, {})}")
+    places, _ = await log_dirs_of(admin, current)
+    click.echo(f"Current partition replica assignment\n{document(current, places)}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{document(proposed, {})}")
 
 
-async def _described(admin: Admin, topics: Sequence[str]) -> list[TopicDescription]:
-    results = await admin.describe_topics(topics)
-    for name, error in results.errors.items():
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if isinstance(error, BrokerError) and error.code is unknown:
-            raise ToolError(f"Topic {name} not found.") from error
-    return list(results.unwrap().values())
-
-
-def _usable(brokers: Sequence[BrokerDescription], *, is_rack_aware: bool) -> list[UsableBroker]:
+def _usable(brokers: Sequence[BrokerDescription], is_rack_aware: bool) -> list[UsableBroker]:
     racks = {each.node_id: each.rack if is_rack_aware else None for each in brokers}
     without = sum(rack is None for rack in racks.values())
     if 0 < without < len(racks) and is_rack_aware:
@@ -184,27 +230,10 @@ def _usable(brokers: Sequence[BrokerDescription], *, is_rack_aware: bool) -> lis
     return [UsableBroker(node_id, rack, fenced=False) for node_id, rack in racks.items()]
 
 
-async def _log_dirs(admin: Admin, current: Replicas) -> dict[tuple[int, TopicPartition], str]:
-    brokers = {each for replicas in current.values() for each in replicas}
-    found = await admin.describe_log_dirs(brokers, partitions=list(current))
-    return {
-        (node_id, key): path
-        for node_id, result in found.items()
-        if result.value is not None
-        for path, described in result.value.items()
-        for key, replica in described.replicas.items()
-        if not replica.is_future
-    }
-
-
-def _document(replicas: Replicas, places: Mapping[tuple[int, TopicPartition], str]) -> str:
-    rows = [
-        {
-            "topic": key.topic,
-            "partition": key.partition,
-            "replicas": list(brokers),
-            "log_dirs": [places.get((each, key), _ANY) for each in brokers],
-        }
-        for key, brokers in sorted(replicas.items())
-    ]
-    return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
+_WORK: Final[Mapping[str, Callable[[Given], Work]]] = {
+    "generate": _generate,
+    "execute": _execute,
+    "verify": _verify,
+    "cancel": _cancel,
+    "list": _list,
+}

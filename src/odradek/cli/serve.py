@@ -5,21 +5,25 @@ Its stdout has one line for each listener once clients can come, its stderr the 
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 if TYPE_CHECKING:
     from odradek.broker.event_log import LogFormat
 
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _refuse_daemon(_: click.Context, __: click.Parameter, value: bool) -> None:
+    if value:
+        raise click.UsageError("-daemon is not an option here: end the line with &, or let systemd")
+
 
 @click.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A server.properties file, in Kafka's names.",
-)
+@click.argument("properties", required=False, type=_FILE)
+@click.option("--config", "config_file", type=_FILE, help="The same as PROPERTIES.")
+@click.option("-daemon", is_flag=True, hidden=True, expose_value=False, callback=_refuse_daemon)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
     help="The least of what is written to the log.",
 )
 def serve(
+    properties: Path | None,
     config_file: Path | None,
     data_dir: Path | None,
     port: int | None,
@@ -74,6 +79,8 @@ def serve(
 ) -> None:
     """Run a broker. With no options: on 127.0.0.1:9092, data in a folder of this user's.
 
+    PROPERTIES is a server.properties file, in Kafka's names.
+
     Prints `odradek ready on HOST:PORT` when clients can come, once for each listener. SIGTERM and
     Ctrl-C stop it cleanly.
 
@@ -84,6 +91,8 @@ def serve(
     from odradek.broker.event_log import logging_to
     from odradek.core.errors import OdradekError
 
+    if properties is not None and config_file is not None:
+        raise click.UsageError("PROPERTIES and --config: give one of them")
     own = []
     if data_dir is not None:
         own.append(f"log.dirs={data_dir}")
@@ -91,7 +100,7 @@ def serve(
         own.append(f"listeners=PLAINTEXT://127.0.0.1:{port}")
     with logging_to(sys.stderr, log_format, log_level):
         try:
-            _run(config_file, [*own, *overrides], metrics_host, metrics_port)
+            _run(properties or config_file, [*own, *overrides], metrics_host, metrics_port)
         except (OdradekError, OSError) as error:
             if log_format == "json":
                 _log_end(error)

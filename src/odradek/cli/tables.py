@@ -1,10 +1,18 @@
-"""Tables and JSON as tools print them."""
+"""Tables and JSON as tools print them.
+
+JSON has one shape wherever a tool takes ``--json``: one line on stdout; lists of objects where the
+text has lines; names in camelCase, those of Kafka's protocol where it has one; numbers as numbers,
+and null for what the text leaves out or shows as ``-``, ``none`` or ``null``. Names come, and none
+goes without a word in the changelog.
+"""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import click
+
+from odradek.core.ids import TopicPartition
 
 MISSING: Final = "-"
 
@@ -33,6 +41,20 @@ def print_tabbed(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     for line in lines:
         cells = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
         click.echo("".join(f"{cell}\t" for cell in cells))
+
+
+def camel_case(name: str) -> str:
+    """Return the name of a field in JSON: ``group_id`` and ``GroupId`` are ``groupId``."""
+    words = [word[:1].upper() + word[1:] for word in name.split("_")]
+    return words[0][:1].lower() + words[0][1:] + "".join(words[1:])
+
+
+def json_object(fields: Mapping[str, object]) -> dict[str, object]:
+    return {camel_case(name): value for name, value in fields.items()}
+
+
+def json_partition(partition: TopicPartition) -> dict[str, object]:
+    return {"topic": partition.topic, "partition": partition.partition}
 
 
 def print_json(document: object, *, compact: bool = False) -> None:

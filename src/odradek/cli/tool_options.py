@@ -14,7 +14,7 @@ Kafka's tools print ``Error:`` and exit with 0).
 import asyncio
 import functools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
@@ -45,13 +45,17 @@ def refuse(ctx: click.Context, message: str) -> NoReturn:
 
 
 class Tool(click.Command):
-    """A command whose wrong use is exit code 1, as is calling it with nothing."""
+    """A command whose wrong use is exit code 1, as is calling it with nothing.
+
+    Long options may have one dash, as Kafka's tools take them: ``-topic``.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
             refuse(ctx, self.get_short_help_str(200))
+        known = {name for param in self.params for name in param.opts}
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, [_with_dashes(each, known) for each in args])
         except click.UsageError as error:
             refuse(ctx, error.format_message())
 
@@ -60,6 +64,11 @@ class Tool(click.Command):
             return super().invoke(ctx)
         except click.UsageError as error:
             refuse(ctx, error.format_message())
+
+
+def _with_dashes(word: str, known: Collection[str]) -> str:
+    is_option = word.startswith("-") and f"-{word.partition('=')[0]}" in known
+    return f"-{word}" if is_option else word
 
 
 class ToolGroup(click.Group):

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from odradek.cli.hanging import find_hanging as find_hanging_transactions
-from odradek.cli.tables import print_json, print_tabbed
+from odradek.cli.tables import json_object, json_partition, print_json, print_tabbed
 from odradek.cli.tool_options import (
     Server,
     ToolError,
@@ -51,6 +51,7 @@ _HANGING: Final = (
     "LastTimestamp",
     "Duration(min)",
 )
+_JSON_NAMES: Final = {"Duration(min)": "DurationMinutes"}
 _MS_PER_MINUTE: Final = 60_000
 _NONE: Final = -1
 
@@ -68,10 +69,20 @@ def transactions(ctx: click.Context, server: Server | None) -> None:
 
 
 def _print(headers: Sequence[str], rows: list[tuple[object, ...]], *, as_json: bool) -> None:
-    if as_json:
-        print_json([dict(zip(headers, row, strict=True)) for row in rows])
-    else:
-        print_tabbed(headers, rows)
+    """Print rows of texts, numbers, partitions, and None."""
+    if not as_json:
+        print_tabbed(headers, [[_text(cell) for cell in row] for row in rows])
+        return
+    names = [_JSON_NAMES.get(name, name) for name in headers]
+    print_json([json_object(dict(zip(names, map(_json, row), strict=True))) for row in rows])
+
+
+def _text(cell: object) -> str:
+    return ",".join(map(str, cell)) if isinstance(cell, list) else str(cell)
+
+
+def _json(cell: object) -> object:
+    return [json_partition(each) for each in cell] if isinstance(cell, list) else cell
 
 
 @contextmanager
@@ -131,9 +142,9 @@ def describe(server: Server, transactional_id: str, *, as_json: bool) -> None:
             found.producer_epoch,
             found.state,
             found.timeout_ms,
-            began_ms if is_open else "None",
-            duration_ms if is_open else "None",
-            ",".join(map(str, found.partitions)),
+            began_ms if is_open else None,
+            duration_ms if is_open else None,
+            list(found.partitions),
         )
         _print(_DESCRIBE, [row], as_json=as_json)
 
@@ -172,8 +183,8 @@ def describe_producers(
     server.run(work)
 
 
-def _offset(number: int) -> object:
-    return "None" if number == _NONE else number
+def _offset(number: int) -> int | None:
+    return None if number == _NONE else number
 
 
 @transactions.command()

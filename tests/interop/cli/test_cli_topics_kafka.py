@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.cli.tool_pair import ToolPair
+from tests.interop.cli.tool_pair import ToolPair, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.usefixtures("kafka_libs")]
 
@@ -83,10 +83,12 @@ def both(tools: ToolPair, names: tuple[str, str], tool: str, *arguments: str) ->
 def test_a_topic_lives_alike(tools: ToolPair, names: tuple[str, str]) -> None:
     create = ("--create", "--topic", "NAME", "--partitions", "2", "--config", "retention.ms=1000")
     assert both(tools, names, "topics", *create) == ["Created topic NAME."]
+    tools.wait_for_topics(*names, partitions=2)
     assert both(tools, names, "topics", *create, "--if-not-exists") == []
     again = both(tools, names, "topics", *create)
     assert again == ["Error while executing topic command : Topic 'NAME' already exists."]
     assert both(tools, names, "topics", "--alter", "--topic", "NAME", "--partitions", "4") == []
+    tools.wait_for_topics(*names, partitions=4)
     described = [
         tools.ours("topics", "--describe", "--topic", each, "--json").out for each in names
     ]
@@ -94,6 +96,7 @@ def test_a_topic_lives_alike(tools: ToolPair, names: tuple[str, str]) -> None:
     assert first["configs"] == second["configs"]
     assert len(first["partitions"]) == len(second["partitions"]) == 4
     assert both(tools, names, "topics", "--delete", "--topic", "NAME") == []
+    tools.wait_until_gone(*names)
     gone = both(tools, names, "topics", "--delete", "--topic", "NAME")
     assert gone == ["Error while executing topic command : Topic 'NAME' does not exist as expected"]
     assert both(tools, names, "topics", "--delete", "--topic", "NAME", "--if-exists") == []
@@ -147,9 +150,11 @@ def test_configs_of_all_are_described_alike(tools: ToolPair) -> None:
 
 def test_configs_are_altered_alike(tools: ToolPair, names: tuple[str, str]) -> None:
     both(tools, names, "topics", "--create", "--topic", "NAME")
+    tools.wait_for_topics(*names)
     added = ("--add-config", "cleanup.policy=[compact,delete],segment.ms=60000")
     done = both(tools, names, "configs", "--alter", "--topic", "NAME", *added)
     assert done == ["Completed updating config for topic NAME."]
+    wait_until(lambda: all(has_configs(tools, name, 2) for name in names))
     described = both(tools, names, "configs", "--describe", "--topic", "NAME")
     assert [line.split(" ")[2] for line in described[1:]] == [
         "cleanup.policy=compact,delete",
@@ -157,7 +162,13 @@ def test_configs_are_altered_alike(tools: ToolPair, names: tuple[str, str]) -> N
     ]
     deleted = ("--delete-config", "cleanup.policy,segment.ms")
     both(tools, names, "configs", "--alter", "--topic", "NAME", *deleted)
+    wait_until(lambda: all(has_configs(tools, name, 0) for name in names))
     assert len(both(tools, names, "configs", "--describe", "--topic", "NAME")) == 1
+
+
+def has_configs(tools: ToolPair, topic: str, count: int) -> bool:
+    (entity,) = json.loads(tools.ours("configs", "--describe", "--topic", topic, "--json").out)
+    return len(entity["configs"]) == count
 
 
 def test_defaults_of_brokers_are_altered_alike(tools: ToolPair) -> None:
@@ -219,6 +230,7 @@ def test_offsets_that_cannot_be_found(tools: ToolPair, arguments: str) -> None:
 
 def test_records_are_deleted_alike(tools: ToolPair, names: tuple[str, str], tmp_path: Path) -> None:
     both(tools, names, "topics", "--create", "--topic", "NAME", "--partitions", "2")
+    tools.wait_for_topics(*names, partitions=2)
     plan = tmp_path / "offsets.json"
     rows = [
         *({"topic": name, "partition": each, "offset": 0} for name in names for each in (0, 1)),

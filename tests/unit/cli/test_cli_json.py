@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from odradek.cli.main import main
+from odradek.cli.tables import camel_case
 from odradek.testing.broker import Broker
 
 
@@ -29,6 +30,14 @@ class Tools:
 @pytest.fixture
 def tools(odradek_broker: Broker) -> Tools:
     return Tools(odradek_broker.bootstrap_servers)
+
+
+@pytest.mark.parametrize(
+    ("name", "in_json"),
+    [("group_id", "groupId"), ("TransactionalId", "transactionalId"), ("rack", "rack")],
+)
+def test_names_are_in_camel_case(name: str, in_json: str) -> None:
+    assert camel_case(name) == in_json
 
 
 def test_topics(tools: Tools, odradek_topic: str) -> None:
@@ -57,9 +66,9 @@ def test_groups(tools: Tools, odradek_topic: str) -> None:
     name = f"group-of-{odradek_topic}"
     reset = ("--reset-offsets", "--group", name, "--topic", odradek_topic, "--to-latest")
     assert tools.run("consumer-groups", *reset, "--execute").exit_code == 0
-    listed = {each["group_id"]: each for each in tools.json("groups", "--list")}
+    listed = {each["groupId"]: each for each in tools.json("groups", "--list")}
     assert listed[name]["type"] == "classic"
-    assert name in [each["group_id"] for each in tools.json("consumer-groups", "--list")]
+    assert name in [each["groupId"] for each in tools.json("consumer-groups", "--list")]
     (described,) = tools.json("consumer-groups", "--describe", "--group", name)
     assert (described["state"], described["members"]) == ("Empty", [])
     (row,) = described["offsets"]
@@ -69,7 +78,13 @@ def test_groups(tools: Tools, odradek_topic: str) -> None:
 def test_the_cluster(tools: Tools, odradek_broker: Broker) -> None:
     (broker,) = tools.json("cluster", "list-endpoints")
     assert f"{broker['host']}:{broker['port']}" == odradek_broker.bootstrap_servers
-    assert tools.json("broker-api-versions")["1"]["Fetch"] == [4, 18]
+    assert broker["nodeId"] == 1
+    assert broker["isFenced"] is False
+    assert tools.json("cluster", "cluster-id") == {"clusterId": odradek_broker.node.cluster_id}
+    (node,) = tools.json("broker-api-versions")
+    assert (node["nodeId"], node["error"]) == (1, None)
+    fetch = {"name": "Fetch", "apiKey": 1, "minVersion": 4, "maxVersion": 18}
+    assert fetch in node["apis"]
     features = {each["feature"]: each for each in tools.json("features", "describe")}
     assert features["group.version"]["finalized"] == "1"
     quorum = tools.json("metadata-quorum", "describe", "--status")

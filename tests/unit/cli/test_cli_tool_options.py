@@ -113,13 +113,51 @@ def test_broker_list_is_the_server_of_older_days(servers: str) -> None:
 
 def test_settings_come_from_a_file_and_single_ones_win(servers: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text("security.protocol=SSL\nsasl.jaas.config=x\n")
+    file.write_text("security.protocol=SSL\nssl.engine.factory.class=x\n")
     asked = ("topics", "--bootstrap-server", servers, "--list", "--command-config", file)
     result = run(*asked, "--command-property", "security.protocol=PLAINTEXT")
     assert result.exit_code == 0
-    assert result.stderr == "WARN: these settings are not known: sasl.jaas.config\n"
+    assert result.stderr == "WARN: these settings are not known: ssl.engine.factory.class\n"
     file.write_text("request.timeout.ms=soon")
     assert "request.timeout.ms" in run(*asked).stdout
+
+
+OLD = [
+    # As the study notes behind this project have them, and older scripts.
+    ("get-offsets --broker-list {} -topic nowhere -time=-2", "Could not match any topic"),
+    ("console-producer --broker-list {} --topic t --timeout 1", "--broker-list is deprecated"),
+    ("topics --list --zookeeper zoo:2181", "use --bootstrap-server HOST:PORT"),
+    (
+        "reassign-partitions --zookeeper z --reassignment-json-file x --execute",
+        "--bootstrap-server",
+    ),
+    ("console-consumer --zookeeper z --topic __consumer_offsets", "use --bootstrap-server"),
+    ("console-consumer --bootstrap-server {} --whitelist t.*", "use --include"),
+    (
+        "console-consumer --bootstrap-server {} --topic t --timeout-ms 1 --new-consumer",
+        "--new-consumer can be left out",
+    ),
+    (
+        "producer-perf-test --broker-list {} --topic t --num-records 1 --throughput 1",
+        "--record-size",
+    ),
+    ("configs --zookeeper z --alter", "use --bootstrap-server"),
+    ("serve -daemon", "end the line with &"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), OLD)
+def test_flags_of_older_days_are_taken_or_answered(servers: str, line: str, said: str) -> None:
+    result = run(*line.format(servers).split())
+    assert said in result.stderr
+    assert "No such option" not in result.stderr
+
+
+def test_formatters_are_known_by_the_names_of_their_old_classes(servers: str) -> None:
+    name = "kafka.coordinator.GroupMetadataManager$OffsetsMessageFormatter"
+    asked = ("--topic", "__consumer_offsets", "--max-messages", "0", "--formatter", name)
+    result = run("console-consumer", "--bootstrap-server", servers, *asked)
+    assert result.exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """``odradek storage`` as a user runs it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,26 @@ def test_a_formatted_directory_is_served_with_the_features_it_was_given(tmp_path
             "eligible.leader.replicas.version": 1,
             "transaction.version": 2,
         }
+
+
+def test_a_formatted_cluster_is_raised_to_a_release(tmp_path: Path) -> None:
+    """With kraft.version among the features: it is in the log already, and stays as it is."""
+    properties = write_properties(tmp_path)
+    formatted = ("-t", CLUSTER_ID, "-c", properties, "--standalone", "-r", "4.2")
+    assert storage("format", *formatted).exit_code == 0
+    with Broker(data_dir=str(tmp_path / "data")) as broker:
+        tool = ["features", "--bootstrap-server", broker.bootstrap_servers]
+        raised = CliRunner().invoke(main, [*tool, "upgrade", "--release-version", "4.3"])
+        assert (raised.exit_code, raised.stderr) == (0, "")
+        assert "kraft.version was upgraded to 1." in raised.stdout.splitlines()
+        described = CliRunner().invoke(main, [*tool, "describe", "--json"])
+        levels = {each["feature"]: each["finalized"] for each in json.loads(described.stdout)}
+        assert (levels["kraft.version"], levels["metadata.version"]) == ("1", "4.3-IV0")
+        for level, said in (("0", "there is no way back"), ("2", "does not support it")):
+            asked = [*tool, "downgrade", "--feature", f"kraft.version={level}"]
+            refused = CliRunner().invoke(main, asked)
+            assert refused.exit_code == 1
+            assert said in refused.stdout
 
 
 def test_info_tells_what_is_there_and_what_is_wrong(tmp_path: Path) -> None:
