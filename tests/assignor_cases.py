@@ -10,10 +10,14 @@ from odradek.core.ids import TopicPartition
 NEWEST = 5
 
 
+RACKS = ("a", "b", "c")
+
+
 class Case(NamedTuple):
     assignor: str
     topics: dict[str, int]
     members: dict[str, MemberSubscription]
+    racks: dict[TopicPartition, frozenset[str]] = {}  # noqa: RUF012
 
 
 def random_case(random: Random, assignor: str, *, same_topics: bool | None = None) -> Case:
@@ -42,6 +46,23 @@ def random_case(random: Random, assignor: str, *, same_topics: bool | None = Non
         members[name] = member(assignor, chosen, claimed, generation, random)
     asked_for = {topic for each in members.values() for topic in each.topics}
     return Case(assignor, {t: size for t, size in topics.items() if t in asked_for}, members)
+
+
+def with_racks(random: Random, case: Case) -> Case:
+    """The same group with members and replicas in racks: few or many, some everywhere."""
+    count = random.randint(1, len(RACKS))
+    replicas = random.randint(1, count)
+    members = {
+        name: each._replace(rack_id=random.choice([*RACKS, *RACKS, "", None]))
+        for name, each in case.members.items()
+    }
+    racks = {
+        TopicPartition(topic, number): frozenset(random.sample(RACKS[:count], replicas))
+        for topic, size in case.topics.items()
+        for number in range(size)
+        if random.random() < 0.95
+    }
+    return case._replace(members=members, racks=racks)
 
 
 def random_subset(random: Random, names: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from odradek.client.admin.partitions import PartitionOperations
 from odradek.client.admin.topics import TopicOperations
 from odradek.client.admin.transactions import TransactionOperations
 from odradek.client.cluster import Cluster
+from odradek.client.metrics import Metrics
 from odradek.client.settings import COMMON, Definition, Settings
 
 SETTINGS: Final[Mapping[str, Definition]] = {
@@ -68,6 +69,10 @@ class Admin(
 
     async def close(self) -> None:
         await self._cluster.close()
+
+    def metrics(self) -> Metrics:
+        """Return figures under Kafka's names, of the groups ``admin-client-…``."""
+        return self._cluster.report("admin-client").values
 
     async def __aenter__(self) -> Self:
         try:

@@ -188,9 +188,13 @@ class PartitionOperations:
         self,
         moves: Mapping[TopicPartition, Sequence[int] | None],
         *,
+        allow_replication_factor_change: bool = True,
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Give partitions new replicas, or with None stop the move that is under way."""
+        """Give partitions new replicas, or with None stop the move that is under way.
+
+        To forbid a change of the replication factor, brokers of 4.1 or later are needed.
+        """
         driver = self._driver
 
         async def ask(
@@ -207,7 +211,9 @@ class PartitionOperations:
                 for topic, partitions in by_topic(keys).items()
             ]
             request = AlterPartitionReassignmentsRequest(
-                topics=topics, timeout_ms=driver.request_timeout_ms
+                topics=topics,
+                allow_replication_factor_change=allow_replication_factor_change,
+                timeout_ms=driver.request_timeout_ms,
             )
             response = await driver.cluster.ask(
                 node_id, request, AlterPartitionReassignmentsResponse
