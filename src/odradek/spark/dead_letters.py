@@ -1,8 +1,11 @@
 """Rows that cannot be written, as records of a dead letter topic. Pure.
 
 Key, value and headers are the row's own; further headers say what was wrong, in the names that
-Kafka Connect uses, and where the row was: micro-batch, Spark partition, and row number in it. A row
-that is too large goes without its key and value.
+Kafka Connect uses, and where the row was: query, micro-batch, Spark partition, and row number in
+it. ``…refused.by`` is ``broker``, then with ``…code``, or ``sink``: such a row was never sent. A
+row that is too large goes without its key and value.
+
+A dead letter that cannot be written fails the task: no row is lost in silence.
 """
 
 from collections.abc import Sequence
@@ -11,6 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from odradek.client.errors import BrokerError
 from odradek.spark.sink_rows import HEADERS, BadRow, Rows
 from odradek.spark.task_markers import Task
 
@@ -54,6 +58,7 @@ def _headers(task: Task, bad: BadRow) -> list[dict[str, str | bytes | None]]:
     own = (
         [] if bad.is_too_large else [(key, value) for key, value in bad.headers if key is not None]
     )
+    refused: type[Exception] = BadRowError if bad.code is None else BrokerError
     told = {
         f"{CONNECT_PREFIX}topic": bad.topic,
         f"{CONNECT_PREFIX}partition": bad.partition,
@@ -61,8 +66,11 @@ def _headers(task: Task, bad: BadRow) -> list[dict[str, str | bytes | None]]:
         f"{CONNECT_PREFIX}task.id": task.partition,
         f"{CONNECT_PREFIX}stage": "TASK_PUT",
         f"{CONNECT_PREFIX}class.name": "odradek.spark.sink",
-        f"{CONNECT_PREFIX}exception.class.name": f"{__name__}.{BadRowError.__name__}",
+        f"{CONNECT_PREFIX}exception.class.name": f"{refused.__module__}.{refused.__name__}",
         f"{CONNECT_PREFIX}exception.message": bad.reason[:REASON_CHARACTERS_MAX],
+        f"{PLACE_PREFIX}refused.by": "sink" if bad.code is None else "broker",
+        f"{PLACE_PREFIX}code": bad.code,
+        f"{PLACE_PREFIX}query": task.name,
         f"{PLACE_PREFIX}batch": task.batch,
         f"{PLACE_PREFIX}spark.partition": task.partition,
         f"{PLACE_PREFIX}row": bad.number,

@@ -19,7 +19,7 @@ A batch write that fails leaves what its finished tasks had committed. Batch wri
 Exactly once needs, besides the right to write to its topics, that to read them and a group named as
 the transactional id: markers are committed offsets.
 
-Missing: Spark's ``spark.kafka.clusters.*`` (delegation tokens), SASL.
+Missing: Spark's ``spark.kafka.clusters.*`` (delegation tokens).
 """
 
 import logging

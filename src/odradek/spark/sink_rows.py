@@ -34,6 +34,8 @@ class BadRow(NamedTuple):
     value: bytes | None
     headers: Sequence[tuple[str | None, bytes | None]]
     is_too_large: bool = False
+    code: str | None = None
+    """Kafka's name of the error, if it was a broker that refused the row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """What a task of the sink does: rows from Spark in, records in the logs of brokers out.
 
-Rows are routed as they come and collected; while some megabytes of them are under way the next are
-prepared. Memory is bounded by two such portions and one batch of Spark's.
+Rows are routed as they come and collected. When none are under way, what was collected is sent at
+once; while some are, the next are prepared, up to a portion. So brokers work while Spark does, and
+the slower they are the larger are their batches. Memory is bounded by two portions and one batch of
+Spark's.
 
 Exactly once: the task is one transaction, with its marker in it (``task_markers``). Only when all
 rows are in the logs does it commit; a task that fails aborts; one that dies is fenced by the next
@@ -32,7 +34,9 @@ from odradek.spark.task_markers import NO_MARKER, Marker, Markers, Task, check_s
 from odradek.spark.task_producer import TaskProducer
 
 PORTION_BYTES: Final = 8 * 1024 * 1024
-BATCH_BYTES: Final = 512 * 1024
+EARLY_BYTES: Final = 512 * 1024
+"""From how many on rows are sent though more might come: fewer would make many small requests."""
+BATCH_BYTES: Final = 1_000_000
 """Of a record batch, unless ``kafka.batch.size`` says otherwise: there is no need to wait for rows
 to come, so batches may be large; topics that take less are found out."""
 TOPICS_MAX: Final = 10_000
@@ -133,7 +137,7 @@ class TaskWriter:
                 rows = rows_from(batch, self._rows, with_topic=self._options.topic is None)
                 self._rows += len(rows)
                 self._add(rows)
-                if self._portion_bytes >= PORTION_BYTES:
+                if self._portion_bytes >= PORTION_BYTES or self._is_idle():
                     self._send_portion()
             while self._portion or self._sending is not None:
                 self._send_portion()
@@ -141,6 +145,11 @@ class TaskWriter:
         except BaseException:
             self._abort()
             raise
+
+    def _is_idle(self) -> bool:
+        """Whether brokers have nothing to do though there is enough for them."""
+        is_sending = self._sending is not None and not self._sending.done()
+        return self._portion_bytes >= EARLY_BYTES and not is_sending
 
     def _add(self, rows: Rows) -> None:
         routed = self._router.route(rows, self._known(self._router.topics_of(rows)))

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from odradek.client.errors import BrokerError
 from odradek.client.producer.coordination import Coordination
 from odradek.client.producer.transaction import ProducerFencedError
+from odradek.core.ids import TopicPartition
 from odradek.spark.dead_letters import BadRowError
 from odradek.spark.sink import OdradekWriter
 from odradek.spark.sink_access import sink_access
@@ -62,6 +64,7 @@ def many(number: int, size: int = 100) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": texts, "key": [f"k{n % 9}" for n in range(number)]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_every_row_is_there_once_and_in_the_order_of_its_key(
     broker: Broker, topic: str, guarantee: str
@@ -134,6 +137,7 @@ def test_the_marker_is_found_whatever_topics_rows_went_to(broker: Broker, topic:
     assert values(read(broker, other)) == [b"x"]
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_aborts_at_once(broker: Broker) -> None:
     topic = f"out-{next(_numbers)}"
     broker.create_topic(topic)
@@ -350,7 +354,95 @@ def test_bad_rows_become_dead_letters(broker: Broker, topic: str, guarantee: str
     assert first["h"] == b"1"
     assert first["__connect.errors.topic"] == b"nowhere"
     assert first["__connect.errors.task.id"] == b"1"
+    assert first["__connect.errors.connector.name"] == topic.encode()
+    assert first["__odradek.errors.query"] == topic.encode()
     assert first["__odradek.errors.batch"] == b"4"
+    assert first["__odradek.errors.spark.partition"] == b"1"
+
+
+def test_dead_letters_tell_who_refused_the_row(broker: Broker, topic: str) -> None:
+    dead, compact = f"{topic}-dead", f"{topic}-compact"
+    broker.create_topic(dead)
+    broker.create_topic(compact, 1, cleanup_policy="compact")
+    batch = rows("no key", "no topic", topic=pa.array([compact, None], pa.string()))
+    write_task(options(broker, deadLetterTopic=dead), task(topic), [batch])
+    told = {each.value: dict(each.headers) for each in read(broker, dead)}
+    names = ("__odradek.errors.refused.by", "__odradek.errors.code")
+    name_of_class = "__connect.errors.exception.class.name"
+    by_broker, by_sink = told[b"no key"], told[b"no topic"]
+    assert [by_broker.get(name) for name in names] == [b"broker", b"INVALID_RECORD"]
+    assert by_broker[name_of_class] == b"odradek.client.errors.BrokerError"
+    assert [by_sink.get(name) for name in names] == [b"sink", None]
+    assert by_sink[name_of_class] == b"odradek.spark.dead_letters.BadRowError"
+
+
+def test_rows_that_a_broker_names_cost_one_refusal(broker: Broker, topic: str) -> None:
+    dead, compact = f"{topic}-dead", f"{topic}-compact"
+    broker.create_topic(dead)
+    broker.create_topic(compact, 1, cleanup_policy="compact")
+    texts = [f"{number}" for number in range(3000)]
+    keys = [None if number % 7 == 3 else text for number, text in enumerate(texts)]
+    chosen = options(broker, topic=compact, deadLetterTopic=dead, deliveryGuarantee="at-least-once")
+    told = write_task(chosen, task(topic), [rows(*texts, key=keys)])
+    bad = [text.encode() for text, key in zip(texts, keys, strict=True) if key is None]
+    assert told.dead_letters == len(bad)
+    assert values(read(broker, dead)) == bad
+    assert len(read(broker, compact)) == len(texts) - len(bad)
+    replica = broker.node.replicas.find(TopicPartition(compact, 0))
+    assert replica is not None
+    assert replica.traffic.total_produce_requests == 2
+
+
+def test_where_a_broker_names_no_row_smaller_batches_find_it(broker: Broker, topic: str) -> None:
+    one = f"{topic}-one"
+    broker.create_topic(one)
+    texts = [f"{number}" for number in range(100)]
+    with broker.fail("Produce", "INVALID_RECORD", times=3, topic=one):
+        write_task(options(broker, topic=one), task(topic), [rows(*texts)])
+    assert values(read(broker, one)) == [text.encode() for text in texts]
+    with (
+        broker.fail("Produce", "INVALID_RECORD", times=1, topic=one),
+        pytest.raises(BadRowError, match=r"row 0: .*INVALID_RECORD"),
+    ):
+        write_task(options(broker, topic=one), task(topic, 1), [rows("alone")])
+
+
+def test_when_the_row_is_found_batches_are_as_large_as_before(broker: Broker, topic: str) -> None:
+    dead, one = f"{topic}-dead", f"{topic}-one"
+    broker.create_topic(dead)
+    broker.create_topic(one)
+    chosen = options(broker, topic=one, deadLetterTopic=dead, deliveryGuarantee="at-least-once")
+    # Four rows are refused, then the first of them alone.
+    with broker.fail("Produce", "INVALID_RECORD", times=2, topic=one):
+        told = write_task(chosen, task(topic), [rows("a", "b", "c", "d")])
+    assert told.dead_letters == 1
+    assert values(read(broker, dead)) == [b"a"]
+    assert values(read(broker, one)) == [b"b", b"c", b"d"]
+    replica = broker.node.replicas.find(TopicPartition(one, 0))
+    assert replica is not None
+    assert replica.traffic.total_produce_requests == 1
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("fault", ["compacted", "TOPIC_AUTHORIZATION_FAILED"])
+def test_no_row_is_lost_where_dead_letters_are_refused(
+    broker: Broker, topic: str, guarantee: str, fault: str
+) -> None:
+    dead, compact = f"{topic}-dead", f"{topic}-compact"
+    broker.create_topic(compact, 1, cleanup_policy="compact")
+    policy = "compact" if fault == "compacted" else "delete"
+    broker.create_topic(dead, 1, cleanup_policy=policy)
+    if fault != "compacted":
+        broker.fail("Produce", fault, topic=dead)
+    chosen = options(broker, topic=compact, deadLetterTopic=dead, deliveryGuarantee=guarantee)
+    with pytest.raises(BadRowError if fault == "compacted" else BrokerError, match=dead):
+        write_task(chosen, task(topic), [rows("good", "no key", key=["k", None])])
+    assert values(read(broker, dead)) == []
+    assert values(read(broker, compact)) == ([] if guarantee == "exactly-once" else [b"good"])
+    broker.clear_faults()
+    markers = Markers(sink_access(chosen).cluster)
+    found = sink_access(chosen).run(markers.find(task(topic).transactional_id))
+    assert found.next_batch == 0
 
 
 def test_a_dead_letter_that_cannot_be_written_fails_the_task(broker: Broker, topic: str) -> None:
