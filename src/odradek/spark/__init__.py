@@ -21,7 +21,7 @@ top-level module ``pyspark_odradek`` carries the data source.
 ``writing``         what a task does
 ``task_markers``    how a task that is run again knows that it was done
 ``task_producer``   columns into record batches, in one transaction
-``sink_rows``, ``sink_routing``, ``key_hash``  rows, and which partition each goes to. Pure
+``sink_rows``, ``sink_routing``  rows, and which partition each goes to. Pure
 ``dead_letters``    rows that cannot be written, as records. Pure
 ``sink_access``     the cluster, seen by tasks that write
 """

@@ -164,12 +164,20 @@ class LogFiles:
                 bases[slot + 1] <= start or self._ends_before(base_offset, timestamp_ms)
             ):
                 continue
-            for chunk in self.segment_chunks(base_offset, 0, end):
+            for chunk in self.segment_chunks(
+                base_offset, self._position_before(base_offset, timestamp_ms), end
+            ):
                 for header in iter_batches(chunk):
                     found = _offset_in(chunk, header, timestamp_ms, start)
                     if found is not None:
                         return found if found < end else None
         return None
+
+    def _position_before(self, base_offset: int, timestamp_ms: int) -> int:
+        """Return a position before which the time index says that all is older than that."""
+        entries = self._entries(base_offset, ".timeindex", _TIME_ENTRY)
+        older = [relative for time_ms, relative in entries if 0 < time_ms < timestamp_ms]
+        return self._position(base_offset, base_offset + max(older, default=0))
 
     def _ends_before(self, base_offset: int, timestamp_ms: int) -> bool:
         """Whether the time index says that nothing in a closed segment is as new as that."""

@@ -2,13 +2,14 @@
 
 Names, defaults, precedence and refusals are those of ``format("kafka")``, so that a job changes one
 word. ``kafka.*`` goes to the client; what the Java client knows and ours has no use for is ignored,
-what neither knows is an error. Ours are ``commitOffsetsToGroup``, ``log.dirs``, ``keyFormat``,
-``valueFormat``, ``keySchema`` and ``valueSchema``.
+what neither knows is an error. Ours are ``commitOffsetsToGroup``, ``log.dirs``, ``columns`` (those
+that are wanted: Spark does not tell a Python source), ``keyFormat``, ``valueFormat``,
+``keySchema``, ``valueSchema`` and ``avroFraming``.
 
 Everything is checked when a DataFrame is made or, what depends on whether it is a stream, when a
 query is planned: always before anything runs.
 
-Missing: Avro as a format; SASL; the option ``kafkaConsumer.pollTimeoutMs`` also limits how long a
+Missing: the option ``kafkaConsumer.pollTimeoutMs`` also limits how long a
 task waits without progress, but Spark's ``spark.network.timeout`` is not its default: 120 s is.
 """
 
@@ -21,6 +22,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from odradek.client.consumer.settings import DEFINITIONS
 from odradek.client.errors import ConfigurationError
+from odradek.client.sasl.login import login_from
 from odradek.client.settings import Settings
 from odradek.core.ids import TopicPartition
 from odradek.spark.offsets import (
@@ -35,8 +37,10 @@ from odradek.spark.offsets import (
     parse_offsets,
 )
 
-Format = Literal["binary", "utf8", "json"]
-_FORMATS: Final[tuple[Format, ...]] = ("binary", "utf8", "json")
+Format = Literal["binary", "utf8", "json", "avro"]
+_FORMATS: Final[tuple[Format, ...]] = ("binary", "utf8", "json", "avro")
+Framing = Literal["plain", "confluent", "single-object"]
+_FRAMINGS: Final[tuple[Framing, ...]] = ("plain", "confluent", "single-object")
 
 _STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
@@ -53,6 +57,7 @@ _NAMES: Final = (
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
+    "columns",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
@@ -63,6 +68,7 @@ _NAMES: Final = (
     "valueFormat",
     "keySchema",
     "valueSchema",
+    "avroFraming",
 )
 _OF_SPARK: Final = frozenset({"path", "name", "withwatermark"})
 _KAFKA: Final = "kafka."
@@ -131,6 +137,7 @@ class SourceOptions:
     log_dirs: tuple[str, ...]
     fail_on_data_loss: bool
     include_headers: bool
+    columns: tuple[str, ...]
     offsets_per_trigger_max: int | None
     offsets_per_trigger_min: int | None
     trigger_delay_max_ms: int
@@ -144,6 +151,7 @@ class SourceOptions:
     value_format: Format
     key_schema: str | None
     value_schema: str | None
+    avro_framing: Framing
 
     @property
     def starting_for_batch(self) -> OffsetLimit:
@@ -182,9 +190,10 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         starting=_limit(reader, _STARTS, is_start=True),
         ending=_limit(reader, _ENDS, is_start=False),
         client=_client_settings(options),
-        log_dirs=tuple(filter(None, map(str.strip, reader.text("log.dirs", "").split(",")))),
+        log_dirs=reader.listed("log.dirs"),
         fail_on_data_loss=reader.flag("failOnDataLoss", default=True),
         include_headers=reader.flag("includeHeaders", default=False),
+        columns=tuple(dict.fromkeys(reader.listed("columns"))),
         offsets_per_trigger_max=most,
         offsets_per_trigger_min=least,
         trigger_delay_max_ms=_duration_ms(reader.text("maxTriggerDelay", "15m")),
@@ -198,6 +207,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         value_format=value_format,
         key_schema=reader.schema("keySchema", key_format),
         value_schema=reader.schema("valueSchema", value_format),
+        avro_framing=reader.framing("avroFraming", (key_format, value_format)),
     )
 
 
@@ -247,6 +257,9 @@ class _Reader:
     def text(self, name: str, default: str) -> str:
         return self._options.get(name.lower(), default)
 
+    def listed(self, name: str) -> tuple[str, ...]:
+        return tuple(filter(None, map(str.strip, self.text(name, "").split(","))))
+
     def flag(self, name: str, *, default: bool) -> bool:
         text = self.text(name, str(default)).strip().lower()
         if text not in ("true", "false"):
@@ -275,10 +288,21 @@ class _Reader:
 
     def schema(self, name: str, kind: Format) -> str | None:
         schema = self.text(name, "").strip() or None
-        if (kind == "json") != (schema is not None):
-            which = name.replace("Schema", "Format")
-            raise OptionError(f"{which}=json and {name} go together: give both or neither")
+        which = name.replace("Schema", "Format")
+        if kind in ("json", "avro") and schema is None:
+            raise OptionError(f"{which}={kind} and {name} go together: give both or neither")
+        if kind not in ("json", "avro") and schema is not None:
+            raise OptionError(f"{name} goes together with {which}=json or avro")
         return schema
+
+    def framing(self, name: str, kinds: tuple[Format, ...]) -> Framing:
+        text = self.text(name, "plain").strip().lower()
+        if self.has(name) and "avro" not in kinds:
+            raise OptionError(f"{name} is for keyFormat or valueFormat=avro")
+        for each in _FRAMINGS:
+            if each == text:
+                return each
+        raise OptionError(f"{name}: {text!r} is not one of {', '.join(_FRAMINGS)}")
 
 
 def _check_names(options: Mapping[str, str]) -> None:
@@ -300,7 +324,7 @@ def _selection(reader: _Reader) -> Selection:
     if given[0] == "assign":
         return Assign(_assigned(value))
     if given[0] == "subscribe":
-        topics = tuple(dict.fromkeys(filter(None, map(str.strip, value.split(",")))))
+        topics = tuple(dict.fromkeys(reader.listed("subscribe")))
         if not topics:
             raise OptionError(f"No topics to subscribe to: option 'subscribe' is {value!r}")
         return Subscribe(topics)
@@ -376,7 +400,9 @@ def _client_settings(options: Mapping[str, str]) -> Mapping[str, str]:
         raise OptionError("Option 'kafka.bootstrap.servers' must be specified")
     used = {name: text for name, text in named.items() if name not in _WITHOUT_EFFECT}
     try:
-        Settings(DEFINITIONS, {_SERVERS: _NO_SERVERS, **used}).addresses(_SERVERS)
+        settings = Settings(DEFINITIONS, {_SERVERS: _NO_SERVERS, **used})
+        settings.addresses(_SERVERS)
+        login_from(settings)
     except ConfigurationError as error:
         raise OptionError(f"kafka.*: {error}") from error
     return used

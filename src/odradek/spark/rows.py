@@ -1,4 +1,4 @@
-"""A task's rows: from brokers or from files, with keys and values as they are wanted."""
+"""A task's rows: from brokers or from files, in the columns and forms that are wanted."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,9 @@ def read_rows(
         batches = read_log_range(options, wanted)
     else:
         batches = read_range(options, wanted)
-    return _formatted(batches, Formatter(options, schema)) if has_formats(options) else batches
+    if has_formats(options):
+        return _formatted(batches, Formatter(options, schema))
+    return (batch.select(schema.names) for batch in batches) if options.columns else batches
 
 
 def _formatted(batches: Iterator[pa.RecordBatch], formatter: Formatter) -> Iterator[pa.RecordBatch]:

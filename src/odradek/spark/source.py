@@ -3,6 +3,10 @@
 A row of the source is a record, in the columns of Spark's Kafka source. ``keyFormat`` and
 ``valueFormat`` change the types of those two and add a column for rows that cannot be decoded.
 
+Conditions of a query are not pushed down (``pushFilters``): Spark 4.3 uses the reader that had some
+for later queries over the same DataFrame too, which then miss rows. Where to begin and to end, and
+which columns are wanted, can be said by options.
+
 Sinks and log files are imported when they are asked for: every Python worker of Spark imports this
 module, and most only read from brokers.
 """
@@ -86,20 +90,23 @@ class OdradekReader(DataSourceReader):
 
 
 def _ddl(options: SourceOptions) -> str:
-    columns = [
-        column_ddl("key", options.key_format, options.key_schema),
-        column_ddl("value", options.value_format, options.value_schema),
-        "topic STRING",
-        "partition INT",
-        "offset LONG",
-        "timestamp TIMESTAMP",
-        "timestampType INT",
-    ]
+    columns = {
+        "key": column_ddl("key", options.key_format, options.key_schema),
+        "value": column_ddl("value", options.value_format, options.value_schema),
+        "topic": "topic STRING",
+        "partition": "partition INT",
+        "offset": "offset LONG",
+        "timestamp": "timestamp TIMESTAMP",
+        "timestampType": "timestampType INT",
+    }
     if options.include_headers:
-        columns.append("headers ARRAY<STRUCT<key: STRING, value: BINARY>>")
+        columns["headers"] = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
     if has_formats(options):
-        columns.append(CORRUPT_DDL)
-    return ", ".join(columns)
+        columns[CORRUPT] = CORRUPT_DDL
+    missing = [name for name in options.columns if name not in columns]
+    if missing:
+        raise OptionError(f"columns: {missing[0]!r} is not one of {', '.join(columns)}")
+    return ", ".join(columns[name] for name in options.columns or columns)
 
 
 def _checked_schema(options: SourceOptions, schema: StructType) -> pa.Schema:
@@ -115,6 +122,8 @@ def _checked_schema(options: SourceOptions, schema: StructType) -> pa.Schema:
             expected = expected.set(expected.get_field_index(name), given.field(name))
     if has_formats(options):
         expected = expected.append(pa.field(CORRUPT, CORRUPT_TYPE))
+    if options.columns:
+        expected = pa.schema([expected.field(name) for name in options.columns])
     if not given.equals(expected):
         raise OptionError("the odradek source has a fixed schema: do not set one")
     return given

@@ -1,6 +1,7 @@
 """Segment files read without a broker: those of real Kafkas, and our own while they are written."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,38 @@ def test_ranges_by_time(written: Path) -> None:
         read_batch({**base, "startingTimestamp": "999999999"})
     late = {"startingTimestamp": "999999999", "startingOffsetsByTimestampStrategy": "latest"}
     assert values(read_batch({**base, **late})) == []
+
+
+def test_the_time_index_says_where_to_look(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odradek.spark.log_files.READ_BYTES", 256)
+    files = LogFiles(written / "t-0")
+    base_offset, next_base_offset = files.base_offsets()[-3:-1]
+    looked_at: list[int] = []
+    whole = LogFiles.segment_chunks
+
+    def watched(self: LogFiles, base_offset: int, position: int, end: int) -> Iterator[memoryview]:
+        for chunk in whole(self, base_offset, position, end):
+            looked_at.append(int.from_bytes(chunk[:8], "big"))
+            yield chunk
+
+    monkeypatch.setattr(LogFiles, "segment_chunks", watched)
+    sought = next_base_offset - 1
+    assert files.offset_at(1000 * sought, 0, 500) == sought
+    assert base_offset < looked_at[0] <= sought
+
+
+def test_times_that_are_not_in_order_are_all_found(tmp_path: Path) -> None:
+    times = [5000, 9000, 1000, 2000, 8000, 500, 9500, 100]
+    with Broker(data_dir=str(tmp_path / "data")) as broker:
+        broker.create_topic("t", index_interval_bytes="1", retention_ms="-1")
+        with BlockingProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number, time_ms in enumerate(times):
+                producer.send("t", b"%d" % number, partition=0, timestamp=time_ms)
+                producer.flush()
+    (folder,) = {path.parent for path in tmp_path.glob("data/**/t-0/*.log")}
+    for least in range(0, 10_000, 250):
+        wanted = next((n for n, time_ms in enumerate(times) if time_ms >= least), None)
+        assert LogFiles(folder).offset_at(least, 0, len(times)) == wanted
 
 
 def test_a_task_is_a_run_of_segments(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from odradek.spark.options import (
     check_for_stream,
     parse_options,
 )
+from odradek.spark.source import OdradekDataSource
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 MINIMAL = {**SERVERS, "subscribe": "t"}
@@ -47,6 +48,15 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
 def test_names_are_taken_in_any_case() -> None:
     parsed = parse_options({"KAFKA.Bootstrap.Servers": "h:1", "SUBSCRIBE": " a, b ,a,"})
     assert parsed.selection == Subscribe(("a", "b"))
+
+
+def test_columns_are_wanted_in_the_order_given() -> None:
+    assert options().columns == ()
+    assert options(columns=" offset, key,offset ,").columns == ("offset", "key")
+    given = {**MINIMAL, "columns": "offset,key", "keyFormat": "utf8"}
+    assert OdradekDataSource(given).schema() == "offset LONG, key STRING"
+    with pytest.raises(OptionError, match="columns: 'headers' is not one of key, value, topic"):
+        OdradekDataSource({**MINIMAL, "columns": "key,headers"}).schema()
 
 
 def test_the_three_ways_to_select_partitions() -> None:
@@ -135,9 +145,15 @@ def test_kafka_options_go_to_the_client_and_those_of_the_java_client_only_are_ig
         ({**MINIMAL, "kafka.isolation.levle": "x"}, "did you mean 'isolation.level'"),
         ({**MINIMAL, "kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not host:port"),
         ({**MINIMAL, "startingOffset": "earliest"}, "did you mean 'startingOffsets'"),
-        ({**MINIMAL, "valueFormat": "avro"}, "valueFormat: 'avro' is not one of"),
+        ({**MINIMAL, "valueFormat": "xml"}, "valueFormat: 'xml' is not one of"),
+        ({**MINIMAL, "valueFormat": "avro"}, "valueFormat=avro and valueSchema go together"),
+        ({**MINIMAL, "avroFraming": "plain"}, "avroFraming is for"),
+        (
+            {**MINIMAL, "keyFormat": "avro", "keySchema": '"int"', "avroFraming": "x"},
+            "avroFraming: 'x' is not one of",
+        ),
         ({**MINIMAL, "valueFormat": "json"}, "valueFormat=json and valueSchema go together"),
-        ({**MINIMAL, "keySchema": "a int"}, "keyFormat=json and keySchema go together"),
+        ({**MINIMAL, "keySchema": "a int"}, "keySchema goes together with keyFormat=json or avro"),
         ({**MINIMAL, "commitOffsetsToGroup": " "}, "the name of a group is empty"),
     ],
 )

@@ -9,9 +9,10 @@ import pytest
 from odradek.client import BlockingAdmin, BlockingProducer, BrokerError
 from odradek.records import CompressionType
 from odradek.spark.cluster_access import access_to
-from odradek.spark.options import OptionError
+from odradek.spark.options import OptionError, parse_options
 from odradek.spark.planning import DataLossError
 from odradek.spark.reading import cut
+from odradek.spark.source import OdradekReader
 from odradek.testing.broker import Broker
 from tests.spark_reading import at, batch_reader, produce, read_batch, values
 from tests.storage_batches import make_batch
@@ -125,6 +126,7 @@ def test_tasks_are_cut_by_least_number_and_largest_size(
     assert sorted(values(split)) == sorted(numbered(90) + numbered(10))
 
 
+@pytest.mark.slow
 def test_what_needs_many_answers_comes_whole_and_in_order(
     broker: Broker, servers: dict[str, str]
 ) -> None:
@@ -334,6 +336,22 @@ def test_a_query_that_is_left_half_read_leaves_nothing_behind(
     assert isinstance(next(rows), pa.RecordBatch)
     rows.close()  # type: ignore[attr-defined]  # a generator, as Spark's limit(1) closes it
     assert read_batch(options).num_rows == 200
+
+
+@pytest.mark.parametrize("key_format", ["binary", "utf8"])
+def test_only_columns_that_are_wanted_are_handed_on(
+    broker: Broker, servers: dict[str, str], key_format: str
+) -> None:
+    topic = f"columns-{key_format}"
+    broker.create_topic(topic)
+    produce(broker.bootstrap_servers, topic, numbered(3))
+    options = {**servers, "subscribe": topic, "columns": "offset,key", "keyFormat": key_format}
+    kind = pa.string() if key_format == "utf8" else pa.binary()
+    wanted = pa.schema([("offset", pa.int64()), ("key", kind)])
+    reader = OdradekReader(parse_options(options), wanted)
+    (batch,) = reader.read(reader.partitions()[0])
+    assert batch.schema == wanted
+    assert batch.to_pylist() == [{"offset": number, "key": None} for number in range(3)]
 
 
 def test_tasks_of_a_process_share_connections(broker: Broker, servers: dict[str, str]) -> None:

@@ -46,6 +46,19 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise(
     assert Stream({**base, **at_time}).offset == {"begin": {"0": 3}}
 
 
+def test_where_a_stream_begins_does_not_move_while_its_first_batch_is_planned(
+    broker: Broker, servers: dict[str, str]
+) -> None:
+    """Spark asks twice, and records come in between."""
+    broker.create_topic("twice")
+    produce(broker.bootstrap_servers, "twice", numbered(3))
+    stream = Stream({**servers, "subscribe": "twice"})
+    for start in (3, 5):
+        produce(broker.bootstrap_servers, "twice", numbered(2, start))
+        assert stream.reader.initialOffset() == {"twice": {"0": 3}}
+    assert stream.step() == numbered(4, 3)
+
+
 def test_what_comes_is_read_once(broker: Broker, servers: dict[str, str]) -> None:
     broker.create_topic("once")
     stream = Stream({**servers, "subscribe": "once"})
@@ -70,20 +83,18 @@ def test_an_idle_stream_waits_and_is_woken_by_a_record(
     broker: Broker, servers: dict[str, str]
 ) -> None:
     broker.create_topic("idle", 2)
-    stream = Stream({**servers, "subscribe": "idle", "kafka.fetch.max.wait.ms": "20000"})
+    stream = Stream({**servers, "subscribe": "idle", "kafka.fetch.max.wait.ms": "300000"})
     reader = stream.reader
     found: list[object] = []
     asking = threading.Thread(
         target=lambda: found.append(reader.latestOffset(stream.offset, ReadAllAvailable()))
     )
-    begun = time.monotonic()
     asking.start()
     asking.join(0.3)
     assert asking.is_alive()  # else Spark would ask again and again
     produce(broker.bootstrap_servers, "idle", [b"x"], partition=1)
-    asking.join(10)
+    asking.join(120)
     assert found == [{"idle": {"0": 0, "1": 1}}]
-    assert time.monotonic() - begun < 10
 
 
 def test_an_idle_stream_answers_after_a_while(broker: Broker, servers: dict[str, str]) -> None:
