@@ -1,6 +1,11 @@
-"""Runs the benchmarks and prints a table: ``python -m bench [NAME ...]``."""
+"""Runs the benchmarks and prints a table: ``python -m bench [NAME ...]``.
+
+Those of Spark take minutes each, and run when they are named: ``spark_source spark_reading
+spark_sink spark_latency``.
+"""
 
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from itertools import groupby
 
@@ -12,10 +17,10 @@ SUITES = (
 )
 
 
-def show(rows: list[Row]) -> None:
-    """Print rows by operation; the ratio is how much better the first implementation is."""
+def show(rows: Iterable[Row]) -> None:
+    """Print rows by operation, as they come; the ratio is how much better the first one is."""
     for operation, group in groupby(rows, key=lambda row: row.operation):
-        print(operation)
+        print(operation, flush=True)
         first: Row | None = None
         for row in group:
             first = first or row
@@ -27,7 +32,7 @@ def show(rows: list[Row]) -> None:
 
 def main(names: list[str]) -> None:
     for name in names or SUITES:
-        show([Row(*row) for row in import_module(f"bench.{name}").run()])
+        show(Row(*row) for row in import_module(f"bench.{name}").run())
 
 
 if __name__ == "__main__":

@@ -1,84 +1,96 @@
 """Rows per second into a topic by Spark: our sink, both guarantees, beside Spark's own in Java.
 
-One local Spark with two cores writes a cached DataFrame of four partitions, again and again, into a
-broker of ours that is a process of its own, or into a real Kafka. Sinks take turns, round by round,
-after one round that is not counted, and the median counts. Spark's sink is at-least-once only; it
-is left out where its jars are not to be had, and Kafka where there is none.
+One local Spark with two cores writes a cached DataFrame of four partitions, or Parquet files, or
+these as a stream in micro-batches, into a broker of ours that is a process of its own, or into a
+real Kafka. Sinks take turns, and the best round counts. Spark's sink is at-least-once only; it is
+left out where its jars are not to be had, and Kafka where there is none.
 """
 
-import statistics
-import time
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from bench import brokers
 from bench.brokers import Target
+from bench.spark_site import Site, rates, spark_site, take_turns
 from bench.timing import Row
 from odradek.client import BlockingAdmin, NewTopic
-from odradek.spark import session
-from tests.interop.kafka_peer import PeerUnavailableError
-from tests.spark.connector import connector_jars
 
 ROUNDS = 3
 SIZES = {100: 200_000, 1024: 50_000}
 TASKS = 4
 PARTITIONS = 6
 SINKS = ("odradek exactly-once", "odradek at-least-once", "kafka connector")
+SECONDS_MAX = 600
 
 
 def run() -> Iterator[Row]:
     with ExitStack() as stack:
-        spark, has_connector = _session()
-        stack.callback(spark.stop)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-bench-")))
+        site = stack.enter_context(spark_site())
         for target in brokers.start(stack):
             for size, rows in SIZES.items():
-                yield from _measure(spark, target, size, rows, SINKS[: 3 if has_connector else 2])
+                yield from _Bench(site, target, folder, size, rows).run()
 
 
-def _session() -> tuple[SparkSession, bool]:
-    try:
-        jars = connector_jars()
-    except (PeerUnavailableError, RuntimeError):
-        jars = []
-    conf = {"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": "1g"}
-    return session("bench", master="local[2]", conf=conf), bool(jars)
+class _Bench:
+    def __init__(self, site: Site, target: Target, folder: Path, size: int, rows: int) -> None:
+        self._site, self._target, self._folder = site, target, folder
+        self._size, self._rows = size, rows
+        self._topic, self._files = f"sink-{size}", str(folder / f"rows-{target.name}-{size}")
 
+    def run(self) -> Iterator[Row]:
+        with BlockingAdmin(bootstrap_servers=self._target.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(self._topic, PARTITIONS)]).unwrap()
+        cached = self._made().cache()
+        cached.write.parquet(self._files)
+        read = self._site.spark.read.parquet(self._files)
+        ways: dict[str, Callable[[str], None]] = {
+            "cached rows": partial(self._batch, cached),
+            "Parquet": partial(self._batch, read),
+            "a stream of Parquet": self._stream,
+        }
+        for name, write in ways.items():
+            sinks = SINKS[: 3 if self._site.has_connector else 2]
+            costs = take_turns({sink: partial(write, sink) for sink in sinks}, ROUNDS)
+            what = f"{name} of {self._size} B into {self._target.name}"
+            yield from rates(what, self._rows, costs)
+        cached.unpersist()
 
-def _measure(
-    spark: SparkSession, target: Target, size: int, rows: int, sinks: tuple[str, ...]
-) -> Iterator[Row]:
-    topic = f"sink-{size}"
-    with BlockingAdmin(bootstrap_servers=target.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(topic, PARTITIONS)]).unwrap()
-    frame = _rows(spark, size, rows)
-    seconds: dict[str, list[float]] = {sink: [] for sink in sinks}
-    for number in range(ROUNDS + 1):
-        for sink in sinks:
-            began = time.perf_counter()
-            _write(frame, sink, target, topic)
-            if number:
-                seconds[sink].append(time.perf_counter() - began)
-    frame.unpersist()
-    for sink in sinks:
-        what = f"rows of {size} B into {target.name}, {TASKS} tasks"
-        yield Row(what, sink, rows / statistics.median(seconds[sink]), "rows/s")
+    def _made(self) -> DataFrame:
+        ids = self._site.spark.range(0, self._rows, numPartitions=TASKS)
+        value = f"lpad(cast(id AS string), {self._size}, 'x') AS value"
+        return ids.selectExpr("cast(id AS string) AS key", value)
 
+    def _options(self, sink: str) -> tuple[str, dict[str, str]]:
+        options = {
+            "kafka.bootstrap.servers": self._target.bootstrap_servers,
+            "topic": self._topic,
+        }
+        if sink.startswith("odradek"):
+            return "odradek", {**options, "deliveryGuarantee": sink.partition(" ")[2]}
+        return "kafka", options
 
-def _rows(spark: SparkSession, size: int, rows: int) -> DataFrame:
-    ids = spark.range(0, rows, numPartitions=TASKS)
-    frame = ids.selectExpr(
-        "cast(id AS string) AS key", f"lpad(cast(id AS string), {size}, 'x') AS value"
-    ).cache()
-    frame.count()
-    return frame
+    def _batch(self, rows: DataFrame, sink: str) -> None:
+        name, options = self._options(sink)
+        writer: DataFrameWriter = rows.write.format(name).mode("append")
+        writer.options(**options).save()
 
-
-def _write(frame: DataFrame, sink: str, target: Target, topic: str) -> None:
-    ours = sink.startswith("odradek")
-    writer = frame.write.format("odradek" if ours else "kafka").mode("append")
-    writer = writer.option("kafka.bootstrap.servers", target.bootstrap_servers)
-    if ours:
-        writer = writer.option("deliveryGuarantee", sink.partition(" ")[2])
-    writer.option("topic", topic).save()
+    def _stream(self, sink: str) -> None:
+        """A file is a micro-batch."""
+        name, options = self._options(sink)
+        reader = self._site.spark.readStream.schema("key string, value string")
+        rows = reader.option("maxFilesPerTrigger", 1).parquet(self._files)
+        checkpoint = Path(tempfile.mkdtemp(dir=self._folder))
+        writer: DataStreamWriter = rows.writeStream.format(name).options(**options)
+        writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        query = writer.start()
+        assert query.awaitTermination(SECONDS_MAX)
+        assert query.exception() is None
+        shutil.rmtree(checkpoint)

@@ -1,137 +1,160 @@
 """Our Spark source beside Spark's own Kafka connector, and beside rows made on the spot.
 
-A batch query over a topic of two partitions into the ``noop`` sink, rows counted by Spark alone;
-the broker is a node of ours in a process of its own, and Spark has two cores. ``arrow alone`` is a
-Python data source whose batches are there already: what is left is Spark's. The best of the rounds
-counts: the first one also starts Python workers and compiles Java.
+Batches and streams over a topic of two partitions, into ``noop`` and into Parquet files; the broker
+is a node of ours in a process of its own, and Spark has two cores. ``arrow alone`` is a Python data
+source whose batches are there already: what is left is Spark's, and no Python source can be faster.
+Then the same of one column, and queries that want few rows: how long they take.
 """
 
-import signal
+import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow as pa
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
 
-from bench.brokers import QUIET
+from bench.spark_made import made_source
+from bench.spark_site import (
+    PARTITIONS,
+    Site,
+    filled_node,
+    first_time_ms,
+    rates,
+    spark_site,
+    take_turns,
+)
 from bench.timing import Row
-from odradek.records.arrow import SCHEMA
-from odradek.spark import session
-from tests.interop.kafka_peer import PeerUnavailableError
-from tests.interop.node_process import NodeProcess
-from tests.spark.connector import connector_jars
 
 ROUNDS = 3
-PARTITIONS = 2
-RECORDS = {100: 1_000_000, 1024: 200_000}
-BATCH_BYTES = 4 * 1024 * 1024
+STREAM_ROUNDS = 2
+RECORDS = {100: 600_000, 1024: 120_000}
+MICRO_BATCHES = 6
+SINKS = ("noop", "parquet")
+WANTED_SHARE = 100
+"""A query that wants few rows wants one of so many."""
+SECONDS_MAX = 600
+
+
+class Source(NamedTuple):
+    format: str
+    options: Mapping[str, str]
+    columns: tuple[str, ...] = ("*",)
 
 
 def run() -> Iterator[Row]:
-    try:
-        jars = connector_jars()
-    except PeerUnavailableError:
-        jars = []
-    spark = session("bench", "local[2]", {"spark.jars": ",".join(map(str, jars))})
+    topics = {f"bench-{size}": (size, records) for size, records in RECORDS.items()}
     with (
         tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder,
-        NodeProcess(Path(folder) / "data", QUIET) as node,
+        filled_node(Path(folder), topics) as (servers, log_dir),
+        spark_site() as site,
     ):
         for size, records in RECORDS.items():
-            _fill(node.bootstrap_servers, f"bench-{size}", size, records)
-        # Files are read up to the high watermark that a clean stop writes down.
-        node.end(signal.SIGTERM)
-        node.start()
-        (log_dir,) = {path.parents[1] for path in Path(folder).glob("**/bench-100-0/*.log")}
-        for size in RECORDS:
-            yield from _compare(spark, node.bootstrap_servers, log_dir, size, bool(jars))
-    spark.stop()
+            bench = _Bench(site, Path(folder), size, records)
+            topic = {"subscribe": f"bench-{size}"}
+            brokers = {"kafka.bootstrap.servers": servers, **topic}
+            files = {"log.dirs": str(log_dir), **topic}
+            yield from bench.batches(brokers, files)
+            yield from bench.streams(brokers)
+            yield from bench.one_column(brokers, files)
+            yield from bench.few_rows(brokers, files)
 
 
-def _fill(servers: str, topic: str, size: int, records: int) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    for made in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        made.result()
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "batch.size": 200_000})
-    value = b"x" * size
-    for number in range(records):
-        while True:
-            try:
-                producer.produce(topic, value, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
+class _Bench:
+    def __init__(self, site: Site, folder: Path, size: int, records: int) -> None:
+        self._site, self._folder = site, folder
+        self._size, self._records = size, records
+        for name, columns in (("made", ()), ("made_narrow", ("value",))):
+            made = made_source(name, size, records // PARTITIONS, PARTITIONS, columns)
+            site.spark.dataSource.register(made)
 
+    def batches(self, brokers: Mapping[str, str], files: Mapping[str, str]) -> Iterator[Row]:
+        sources = {
+            "odradek": Source("odradek", brokers),
+            "odradek, log.dirs": Source("odradek", files),
+            "arrow alone": Source("made", {}),
+            **self._connector(brokers),
+        }
+        for sink in SINKS:
+            work = {name: partial(self._batch, each, sink) for name, each in sources.items()}
+            costs = take_turns(work, ROUNDS)
+            yield from rates(f"spark batch {self._size} B to {sink}", self._records, costs)
 
-def _compare(
-    spark: SparkSession, servers: str, log_dir: Path, size: int, has_connector: bool
-) -> Iterator[Row]:
-    def topic(source: str, where: dict[str, str]) -> DataFrame:
-        reader = spark.read.format(source).options(**where)
-        return reader.option("subscribe", f"bench-{size}").load()
-
-    brokers = {"kafka.bootstrap.servers": servers}
-    spark.dataSource.register(_made_source(size, RECORDS[size] // PARTITIONS))
-    frames: dict[str, Callable[[], DataFrame]] = {
-        "odradek": lambda: topic("odradek", brokers),
-        "odradek, log.dirs": lambda: topic("odradek", {"log.dirs": str(log_dir)}),
-        "arrow alone": lambda: spark.read.format("made").load(),
-    }
-    if has_connector:
-        frames["kafka connector"] = lambda: topic("kafka", brokers)
-    best = dict.fromkeys(frames, float("inf"))
-    for _ in range(ROUNDS):
-        for name, frame in frames.items():
-            begun = time.perf_counter()
-            frame().write.format("noop").mode("overwrite").save()
-            best[name] = min(best[name], time.perf_counter() - begun)
-    for name, seconds in best.items():
-        yield Row(f"spark batch {size} B", name, RECORDS[size] / seconds / 1000, "krows/s")
-
-
-def _made_source(size: int, records: int) -> type[DataSource]:
-    """Return a source with the same rows; made here so that it travels to workers by value."""
-    schema, partitions, rows_max = SCHEMA, PARTITIONS, BATCH_BYTES // size
-
-    class Reader(DataSourceReader):
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(number) for number in range(partitions)]
-
-        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            columns = {
-                "key": pa.nulls(rows_max, pa.binary()),
-                "value": pa.repeat(pa.scalar(b"x" * size, pa.binary()), rows_max),
-                "topic": pa.repeat(f"bench-{size}", rows_max),
-                "partition": pa.repeat(pa.scalar(partition.value, pa.int32()), rows_max),
-                "offset": pa.repeat(pa.scalar(1, pa.int64()), rows_max),
-                "timestamp": pa.repeat(pa.scalar(1, pa.int64()), rows_max).cast(
-                    pa.timestamp("us", "UTC")
-                ),
-                "timestampType": pa.repeat(pa.scalar(0, pa.int32()), rows_max),
+    def streams(self, brokers: Mapping[str, str]) -> Iterator[Row]:
+        limit = {"maxOffsetsPerTrigger": str(self._records // MICRO_BATCHES)}
+        for more, kind, sink in (
+            ({}, "one", "noop"),
+            ({}, "one", "parquet"),
+            (limit, str(MICRO_BATCHES), "noop"),
+        ):
+            options = {**brokers, **more, "startingOffsets": "earliest"}
+            sources = {
+                "odradek": Source("odradek", options),
+                "arrow alone": Source("made", more),
+                **self._connector(options),
             }
-            batch = pa.RecordBatch.from_pydict(columns, schema=schema)
-            for start in range(0, records, rows_max):
-                yield batch.slice(0, min(rows_max, records - start))
+            work = {name: partial(self._stream, each, sink) for name, each in sources.items()}
+            what = f"spark stream {self._size} B to {sink}, micro-batches: {kind}"
+            yield from rates(what, self._records, take_turns(work, STREAM_ROUNDS))
 
-    class Made(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "made"
+    def one_column(self, brokers: Mapping[str, str], files: Mapping[str, str]) -> Iterator[Row]:
+        wanted = {"columns": "value"}
+        sources = {
+            "odradek, columns": Source("odradek", {**brokers, **wanted}),
+            "odradek, select": Source("odradek", brokers, ("value",)),
+            "log.dirs, columns": Source("odradek", {**files, **wanted}),
+            "arrow alone": Source("made_narrow", {}),
+            **self._connector(brokers, ("value",)),
+        }
+        work = {name: partial(self._batch, each, "noop") for name, each in sources.items()}
+        what = f"spark batch {self._size} B, values only"
+        yield from rates(what, self._records, take_turns(work, ROUNDS))
 
-        def schema(self) -> str:
-            return (
-                "key binary, value binary, topic string, partition int, offset long, "
-                "timestamp timestamp, timestampType int"
-            )
+    def few_rows(self, brokers: Mapping[str, str], files: Mapping[str, str]) -> Iterator[Row]:
+        """The newest rows, by the option that says where to begin."""
+        wanted = self._records // WANTED_SHARE
+        since_ms = first_time_ms(self._records) + self._records - wanted
+        begin = {"startingTimestamp": str(since_ms)}
+        sources = {
+            "log.dirs": Source("odradek", {**files, **begin}),
+            "odradek": Source("odradek", {**brokers, **begin}),
+            **self._connector({**brokers, **begin}),
+        }
+        work = {name: partial(self._count, each, wanted) for name, each in sources.items()}
+        costs = take_turns(work, ROUNDS)
+        what = f"spark batch {self._size} B, the newest of {WANTED_SHARE}"
+        for name, cost in costs.items():
+            yield Row(what, name, cost.seconds * 1000, "ms")
+        for name, cost in costs.items():
+            yield Row(f"{what}, CPU of Spark", name, cost.cpu_seconds * 1000, "ms")
 
-        def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-            return Reader()
+    def _connector(
+        self, options: Mapping[str, str], columns: tuple[str, ...] = ("*",)
+    ) -> dict[str, Source]:
+        source = Source("kafka", options, columns)
+        return {"kafka connector": source} if self._site.has_connector else {}
 
-    return Made
+    # Queries.
+
+    def _frame(self, source: Source) -> DataFrame:
+        reader = self._site.spark.read.format(source.format).options(**source.options)
+        return reader.load().select(*source.columns)
+
+    def _batch(self, source: Source, sink: str) -> None:
+        writer = self._frame(source).write.format(sink).mode("overwrite")
+        writer.save(*([] if sink == "noop" else [str(self._folder / "output")]))
+
+    def _count(self, source: Source, wanted: int) -> None:
+        found = self._frame(source).count()
+        assert found == wanted, f"{found} rows"
+
+    def _stream(self, source: Source, sink: str) -> None:
+        reader = self._site.spark.readStream.format(source.format).options(**source.options)
+        output = Path(tempfile.mkdtemp(dir=self._folder))
+        writer = reader.load().writeStream.format(sink).trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(output / "checkpoint"))
+        query = writer.start(*([] if sink == "noop" else [str(output / "rows")]))
+        assert query.awaitTermination(SECONDS_MAX)
+        assert query.exception() is None
+        shutil.rmtree(output)
