@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
@@ -68,7 +68,7 @@ def session(
     if master.startswith("sc://"):
         return _made(builder.remote(master), given)
     is_local = master.startswith("local")
-    _prepare_environment(is_local=is_local)
+    _prepare_environment(given, is_local=is_local)
     settings = dict(_QUIET)
     if SparkSession.getActiveSession() is None:
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_log_settings()}"
@@ -81,9 +81,8 @@ def session(
 def _made(builder: Any, settings: Mapping[str, str]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
-    made = builder.getOrCreate()
-    assert isinstance(made, SparkSession)
-    return made
+    # A session of Spark Connect is of another class with the same methods.
+    return cast("SparkSession", builder.getOrCreate())
 
 
 def _log_settings() -> str:
@@ -95,12 +94,15 @@ def _log_settings() -> str:
     return path.as_uri()
 
 
-def _prepare_environment(*, is_local: bool) -> None:
+def _prepare_environment(given: Mapping[str, str], *, is_local: bool) -> None:
     os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Spark itself heeds this setting only in programs that spark-submit starts.
+    python = given.get("spark.pyspark.python")
+    if python is not None or is_local:
         # A leftover PYSPARK_PYTHON of another Python would fail on the first task.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = python or sys.executable
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -1,0 +1,1 @@
+"""A declarative pipeline of Spark (``spark-pipelines``) with topics as source and sink."""
