@@ -1,16 +1,30 @@
-"""Pipelines for tests: files with a broker's address in them, and records for them to read."""
+"""Pipelines for tests: files with a broker's address in them, records to read, and ``run``."""
 
-from collections.abc import Iterable
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 from odradek.client import BlockingConsumer, BlockingProducer, TopicPartition
 from odradek.spark import pipeline
 
+SECONDS_MAX = 800
+"""For a test: it takes one minute, and twelve on a machine that is twenty times too busy."""
+COMMAND = (sys.executable, "-m", "odradek", "pipeline")
 
-def write_definition(folder: Path, servers: str, text: str, name: str = "pipeline.yaml") -> Path:
+
+def write_definition(
+    folder: Path, servers: str, text: str, trigger: str | None = "available_now"
+) -> Path:
     """Write a file with what all have in common; the rest is ``text``."""
-    path = folder / name
-    head = f"name: p\nbrokers: {servers}\ntrigger: available_now\ncheckpoint: state\n"
+    path = folder / "pipeline.yaml"
+    head = f"name: p\nbrokers: {servers}\ntrigger: {trigger or ''}\ncheckpoint: state\n"
     path.write_text(head + text)
     return path
 
@@ -19,9 +33,52 @@ def load_definition(folder: Path, servers: str, text: str) -> pipeline.Definitio
     return pipeline.load(write_definition(folder, servers, text))
 
 
-def send(servers: str, topic: str, values: Iterable[bytes]) -> None:
+def environment() -> dict[str, str]:
+    """Return what ``run`` gets: its Python workers shall find bytecode, as those of users do."""
+    mine = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    # Started often and for seconds only: the time that optimizing takes never comes back.
+    return mine | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def start_run(
+    path: Path, *options: str, command: Sequence[str] = COMMAND, **more: Any
+) -> subprocess.Popen[str]:
+    """Start ``odradek pipeline run`` in a process group of its own."""
+    return subprocess.Popen(
+        [*command, "run", str(path), *options],
+        env=environment(),
+        text=True,
+        start_new_session=True,
+        **more,
+    )
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """Kill Python and Spark's JVM; the workers see it when they next talk to the JVM."""
+    if process.poll() is None:  # else the number may be somebody else's by now
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def bounded(process: subprocess.Popen[str], deadline: float) -> Iterator[None]:
+    """Kill a run that takes too long, so that whoever reads what it tells comes to the end.
+
+    ``deadline`` is by ``time.monotonic``, for all that a test does.
+    """
+    timer = Timer(max(0.0, deadline - time.monotonic()), kill_group, (process,))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        kill_group(process)
+
+
+def send(
+    servers: str, topic: str, values: Iterable[bytes], timestamp_ms: int | None = None
+) -> None:
     with BlockingProducer(bootstrap_servers=servers) as producer:
-        sent = [producer.send(topic, value) for value in values]
+        sent = [producer.send(topic, value, timestamp=timestamp_ms) for value in values]
         producer.flush()
         for each in sent:
             each.result()

@@ -1,7 +1,8 @@
 """A driver program that tests kill: files of a folder, one for each micro-batch, into a topic.
 
 ``python -m tests.spark.sink_program SERVERS TOPIC FOLDER [OPTION=VALUE ...]``. It ends when all
-files are through, or with what went wrong.
+files are through, or with what went wrong. ``maxFilesPerTrigger`` is for the source, all else for
+the sink.
 """
 
 import sys
@@ -21,7 +22,9 @@ CONF = {
 
 def main(servers: str, topic: str, folder: Path, options: dict[str, str]) -> None:
     spark = session("sink-program", master=MASTER, conf=CONF)
-    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder / "in"))
+    reader = spark.readStream.format("text")
+    reader = reader.option("maxFilesPerTrigger", options.pop("maxFilesPerTrigger", "1"))
+    lines = reader.load(str(folder / "in"))
     writer = (
         lines.repartition(TASKS)
         .writeStream.format("odradek")

@@ -1,14 +1,19 @@
 """Pipelines run on Spark: what comes out, what is put aside, and what a new start goes on with."""
 
 import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from odradek.cli.main import main
 from odradek.spark import pipeline
 from odradek.testing.broker import Broker
-from tests.spark.pipeline_files import consume, load_definition, send
+from tests.spark.pipeline_files import consume, load_definition, send, write_definition
+from tests.spark_queries import QUERIES
 
 pytestmark = pytest.mark.slow
 
@@ -62,32 +67,40 @@ def test_every_row_comes_out_once_or_is_put_aside_and_a_reset_begins_anew(
         dead = {value: headers[MESSAGE].decode() for value, headers in consume(servers, "dead")}
         assert set(dead) == {b"no json", b'{"n":100}'}
         assert dead[b'{"n":100}'] == "expectation 'small' of 'parsed' is not met: n < 100"
-        files = ended["files"]
+        files = ended["files"].totals
         assert files.corrupt_records == 1
         assert {name: (c.rows, c.failed) for name, c in files.expectations.items()} == {
             "small": (4, 1),
             "not seven": (3, 1),
         }
-        assert ended["dead_letters"].dead_letters == 2
+        dead_letters = ended["dead_letters"].totals
+        # It reads them all twice: for records that cannot be decoded, and for the expectation.
+        assert (dead_letters.input_rows, dead_letters.dead_letters) == (5, 2)
+        assert dead_letters.bad_rows == 0
 
         status = pipeline.status(definition)
         assert not status.is_running
         assert {
             each.lag for partitions in status.queries.values() for each in partitions.values()
         } == {0}
+        assert status.totals["files"] == files
 
         # Another start reads what is new, and a reset with an offset what was before.
         send(servers, "numbers", [b'{"n":9}'])
         lags = pipeline.status(definition).queries["files"].values()
         assert [each.lag for each in lags] == [1]
-        pipeline.run(definition, spark=spark)
+        ended = pipeline.run(definition, spark=spark)
         assert [row[0] for row in rows(spark, tmp_path / "out")] == [1, 8, 9]
+        totals = ended["files"].totals
+        assert (totals.input_rows, totals.uncounted_batches) == (6, 0)
+        assert (totals.expectations["small"].rows, totals.bad_rows) == (5, 3)
 
         epoch, folders = pipeline.reset(definition, pipeline.ToOffset(4))
         assert epoch.number == 1
         assert folders == {"files": str(tmp_path / "out-epoch-1")}
-        lags = pipeline.status(definition).queries["topic"].values()
-        assert [each.lag for each in lags] == [2]
+        status = pipeline.status(definition)
+        assert [each.lag for each in status.queries["topic"].values()] == [2]
+        assert status.totals["topic"].batches == 0
         pipeline.run(definition, spark=spark)
         assert [row[0] for row in rows(spark, tmp_path / "out-epoch-1")] == [8, 9]
         assert [row[0] for row in rows(spark, tmp_path / "out")] == [1, 8, 9]
@@ -117,6 +130,57 @@ sinks:
         assert not list((tmp_path / "state" / "epoch-0" / "files" / "commits").glob("[0-9]*"))
 
 
+LIVE = """
+source: {topics: [numbers], format: json, schema: "n INT", key_format: utf8}
+sinks:
+  - {name: copy, topic: out}
+  - {name: files, format: json, path: out}
+"""
+
+
+def test_a_reset_to_a_time_reads_again_from_there_and_goes_on_live(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Broker(topics=["numbers", "out"]) as broker:
+        servers = broker.bootstrap_servers
+        path = write_definition(tmp_path, servers, LIVE)
+        definition = pipeline.load(path)
+        hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        hour_ms = int(hour.timestamp()) * 1000
+        send(servers, "numbers", [b'{"n":1}'], timestamp_ms=hour_ms - 1)
+        send(servers, "numbers", [b'{"n":2}', b'{"n":3}'], timestamp_ms=hour_ms)
+        pipeline.run(definition, spark=spark)
+        command = ["pipeline", "reset", str(path), "--to-datetime", hour.isoformat()]
+        assert "numbers-0 1\n" in CliRunner().invoke(main, command).stdout
+
+        totals: dict[str, int] = {}
+
+        def on_progress(progress: Mapping[str, pipeline.QueryProgress]) -> None:
+            was_behind = sum(totals.values()) < 4
+            totals.update({name: each.totals.input_rows for name, each in progress.items()})
+            if was_behind and sum(totals.values()) == 4:
+                send(servers, "numbers", [b'{"n":4}'])  # both have caught up, and go on
+
+        pipeline.run(
+            definition,
+            spark=spark,
+            trigger=pipeline.Every(""),
+            on_progress=on_progress,
+            should_stop=lambda: sum(totals.values()) == 6,
+        )
+        # What was decoded is encoded again.
+        written = [value for value, _ in consume(servers, "out")]
+        assert written == [b'{"n":%d}' % n for n in (1, 2, 3, 2, 3, 4)]
+        again = spark.read.schema("value STRUCT<n: INT>").json(str(tmp_path / "out-epoch-1"))
+        assert sorted(row["value"]["n"] for row in again.collect()) == [2, 3, 4]
+
+
+def test_queries_of_which_nothing_is_said_are_those_that_spark_takes(spark: SparkSession) -> None:
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    for sql in QUERIES:
+        parser.parsePlan(sql.rstrip(";"))
+
+
 BAD_FOR_SPARK = [
     (
         "sql: SELECT nothing FROM source",
@@ -124,10 +188,29 @@ BAD_FOR_SPARK = [
     ),
     ("sql: SELECT a b c FROM source", "pipeline.yaml:7: steps[0].sql: [PARSE_SYNTAX_ERROR]"),
     ("python: nowhere:f", "steps[0].python: nowhere:f cannot be imported: ModuleNotFoundError"),
+    (
+        "python: json:loads",
+        "steps[0].python: json:loads failed: TypeError: the JSON object must be",
+    ),
+    ("python: builtins:id", "steps[0].python: builtins:id returned int, not a DataFrame"),
+    (
+        "sql: SELECT count(*) FROM source",
+        "pipeline.yaml:9: sinks[0]: [STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION]",
+    ),
+    (
+        "sql: SELECT offset AS value FROM source",
+        "pipeline.yaml:10: sinks[1]: value attribute unsupported type bigint",
+    ),
+    (
+        "watermark: {column: at, delay: 1 minute}, sql: SELECT value FROM source",
+        "pipeline.yaml:7: steps[0].sql: [UNRESOLVED_COLUMN.WITH_SUGGESTION]",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("step", "message"), BAD_FOR_SPARK, ids=["column", "syntax", "module"])
+@pytest.mark.parametrize(
+    ("step", "message"), BAD_FOR_SPARK, ids=[each[0] for each in BAD_FOR_SPARK]
+)
 def test_what_only_spark_can_find_is_told_with_line_and_field_before_anything_runs(
     spark: SparkSession, tmp_path: Path, step: str, message: str
 ) -> None:
@@ -136,6 +219,7 @@ steps:
   - {{name: wrong, {step}}}
 sinks:
   - {{name: files, format: json, path: out}}
+  - {{name: topic, topic: out}}
 """
     definition = load_definition(tmp_path, "localhost:1", text)
     with pytest.raises(pipeline.DefinitionError) as caught:
@@ -143,3 +227,18 @@ sinks:
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "state" / "epoch-0").exists()
+
+
+def test_a_schema_that_spark_cannot_read_is_told_as_it_is_in_the_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    text = """source:
+  topics: [numbers]
+  format: json
+  schema: n INTT
+sinks:
+  - {name: files, format: json, path: out}
+"""
+    definition = load_definition(tmp_path, "localhost:1", text)
+    with pytest.raises(pipeline.DefinitionError, match=r":8: source\.schema: .*INTT"):
+        pipeline.plan(definition, spark)

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from odradek.cli.main import main
 from odradek.spark.pipeline.checkpoints import Checkpoints
+from odradek.spark.pipeline.totals import Count, Totals
 from odradek.testing.broker import Broker
 
 TEXT = """\
@@ -78,3 +79,34 @@ def test_a_reset_commits_where_it_begins_and_status_shows_it(tmp_path: Path) -> 
             running = CliRunner().invoke(main, ["pipeline", "reset", path, "--to-earliest"])
             assert running.exit_code == 1
             assert "is running already" in running.stderr
+
+
+def test_status_shows_what_was_counted_since_the_epoch_began(tmp_path: Path) -> None:
+    totals = Totals("q", 6, batches=5, uncounted_batches=2, input_rows=100, corrupt_records=1)
+    totals.expectations["small"] = Count(99, 3)
+    checkpoints = Checkpoints(str(tmp_path / "state"))
+    with checkpoints.lock():
+        checkpoints.keep_totals(checkpoints.epoch(), {"files": totals})
+    with Broker(topics=["a"], memory=True) as broker:
+        path = write(tmp_path, broker.bootstrap_servers)
+        shown = CliRunner().invoke(main, ["pipeline", "status", path])
+        assert shown.output.splitlines()[4:] == [
+            "since epoch 0 began:",
+            "QUERY  BATCHES  ROWS  BAD  DEAD",
+            "files  5        100   4    0",
+            "  expectation 'small': 3 of 99 rows failed",
+            "  files: 2 more batches are not counted: the driver was killed too soon",
+        ]
+        told = json.loads(CliRunner().invoke(main, ["pipeline", "status", path, "--json"]).output)
+        assert told["totals"]["files"]["uncounted_batches"] == 2
+        assert told["totals"]["files"]["expectations"] == {"small": {"rows": 99, "failed": 3}}
+
+
+def test_a_run_has_one_trigger_and_a_port_that_can_be(tmp_path: Path) -> None:
+    path = write(tmp_path, "localhost:9092")
+    both = CliRunner().invoke(main, ["pipeline", "run", path, "--once", "--available-now"])
+    assert both.exit_code == 1
+    assert "--available-now does not go with --once" in both.stderr
+    port = CliRunner().invoke(main, ["pipeline", "run", path, "--metrics-port", "70000"])
+    assert port.exit_code == 1
+    assert "70000" in port.stderr

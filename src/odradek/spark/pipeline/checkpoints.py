@@ -2,12 +2,13 @@
 
     <checkpoint>/pipeline.json       the epoch, and the offsets it began at
     <checkpoint>/lock                held by whoever runs or resets it
+    <checkpoint>/totals-<n>.json     what has been counted in an epoch, by query
     <checkpoint>/epoch-<n>/<sink>/   Spark's checkpoint of one query
 
 A reset begins a new epoch: what Spark keeps cannot be wound back, so it starts afresh beside the
 old one, which stays as it was.
 
-Missing: epochs and the lock in checkpoints that are not local folders (``s3a://``, ``hdfs://``).
+Missing: epochs, totals and the lock in checkpoints that are not local folders (``s3a://``, ``hdfs://``).
 Those are always in epoch 0 and cannot be reset: name another checkpoint and another start instead.
 """
 
@@ -15,12 +16,13 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from odradek.spark.offsets import Offsets, offsets_json, parse_offsets
+from odradek.spark.pipeline.totals import Totals, kept, read_totals
 
 STATE_BYTES_MAX: Final = 16 * 2**20
 
@@ -76,13 +78,31 @@ class Checkpoints:
             )
         epoch = Epoch(self.epoch().number + 1, offsets)
         state = {"epoch": epoch.number, "startingOffsets": offsets_json(offsets)}
-        new = self._state_path().with_suffix(".new")
-        with new.open("w") as file:
-            json.dump(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._state_path())
+        _replace(self._state_path(), state, is_synced=True)
         return epoch
+
+    def totals(self, epoch: Epoch, queries: Iterable[str]) -> dict[str, Totals]:
+        """Return what has been counted of queries in an epoch.
+
+        Counts that are damaged or not there are not worth refusing a start: they begin anew, and
+        the batches before are told as uncounted.
+        """
+        if self.folder is None:
+            return {query: Totals(last_batch=None) for query in queries}
+        written: Any = {}
+        with contextlib.suppress(OSError, ValueError):
+            written = json.loads(self._totals_path(epoch).read_bytes()[: STATE_BYTES_MAX + 1])
+        found = {query: Totals() for query in queries}
+        for query in found:
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                found[query] = read_totals(written[query])
+        return found
+
+    def keep_totals(self, epoch: Epoch, totals: Mapping[str, Totals]) -> None:
+        """Write down what has been counted; called after every batch, so it waits for no disk."""
+        if self.folder is not None:
+            written = {query: kept(each) for query, each in totals.items()}
+            _replace(self._totals_path(epoch), written, is_synced=False)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -116,6 +136,21 @@ class Checkpoints:
     def _state_path(self) -> Path:
         assert self.folder is not None
         return self.folder / "pipeline.json"
+
+    def _totals_path(self, epoch: Epoch) -> Path:
+        assert self.folder is not None
+        return self.folder / f"totals-{epoch.number}.json"
+
+
+def _replace(path: Path, content: object, *, is_synced: bool) -> None:
+    """Write a file that is there as a whole or as it was before."""
+    new = path.with_suffix(".new")
+    with new.open("w") as file:
+        json.dump(content, file)
+        file.flush()
+        if is_synced:
+            os.fsync(file.fileno())
+    new.replace(path)
 
 
 def _epoch(state: Mapping[str, Any]) -> Epoch:

@@ -47,7 +47,10 @@ class AvailableNow(NamedTuple):
 
 
 class Once(NamedTuple):
-    """All that is there in one batch, whatever the rate limit; then the end."""
+    """All that is there in one batch, whatever the rate limit; then the end.
+
+    After an interruption that is the batch that was interrupted, and no more.
+    """
 
 
 Trigger = Every | AvailableNow | Once
@@ -69,6 +72,8 @@ class Source:
     records_per_batch_max: int | None
     watermark: Watermark | None
     options: Mapping[str, str]
+    schemas: Mapping[Place, str]
+    """Those that are given in Spark's words, by where."""
 
     @property
     def has_format(self) -> bool:

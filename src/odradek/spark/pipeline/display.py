@@ -1,32 +1,39 @@
-"""Progress for people and programs: a table that is redrawn, lines, JSON lines, Prometheus."""
+"""Progress for people and programs: a table that is redrawn, lines, JSON lines, Prometheus.
+
+ROWS, BAD and DEAD are since the epoch began, all else is of the last micro-batch.
+"""
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TextIO
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
 from odradek.spark.pipeline.progress import QueryProgress
+from odradek.spark.pipeline.totals import Count, Totals
 
 PARTITIONS_SHOWN_MAX: Final = 16
+_UNKNOWN_SIZE: Final = os.terminal_size((80, 24))
 _COLUMNS: Final = ("QUERY", "BATCH", "ROWS", "IN/S", "DONE/S", "BATCH MS", "LAG", "BAD", "DEAD")
+_SINCE: Final = "since the epoch began"
 
 Progress = Mapping[str, QueryProgress]
 
 
 def row(progress: QueryProgress) -> tuple[str, ...]:
-    failed = sum(count.failed for count in progress.expectations.values())
+    totals = progress.totals
     return (
         progress.query,
         "-" if progress.last_batch is None else str(progress.last_batch),
-        str(progress.input_rows),
+        str(totals.input_rows),
         f"{progress.input_rows_per_second:.0f}",
         f"{progress.processed_rows_per_second:.0f}",
         str(progress.batch_ms),
         str(progress.total_lag),
-        str(progress.corrupt_records + failed),
-        str(progress.dead_letters),
+        str(totals.bad_rows),
+        str(totals.dead_letters),
     )
 
 
@@ -44,10 +51,22 @@ def table(progress: Progress) -> list[str]:
 
 def _expectation_lines(progress: Progress) -> list[str]:
     return [
-        f"  {each.query}: expectation '{name}': {count.failed} of {count.rows} rows failed"
-        for each in progress.values()
-        for name, count in each.expectations.items()
+        f"  expectation '{name}': {count.failed} of {count.rows} rows failed"
+        for name, count in farthest(each.totals for each in progress.values()).items()
     ]
+
+
+def farthest(totals: Iterable[Totals]) -> dict[str, Count]:
+    """Return expectations as the query has counted them that is ahead of the others.
+
+    Each query counts for itself, the same rows: to add them up would tell of more than there are.
+    """
+    found: dict[str, Count] = {}
+    for each in totals:
+        for name, count in each.expectations.items():
+            if name not in found or count.rows > found[name].rows:
+                found[name] = count
+    return found
 
 
 def _lag_lines(progress: Progress) -> list[str]:
@@ -63,18 +82,29 @@ def _lag_lines(progress: Progress) -> list[str]:
 
 
 class Terminal:
-    """A table that is drawn over itself."""
+    """A table that is drawn over itself, as much of it as there is room for."""
 
     def __init__(self, out: TextIO = sys.stdout) -> None:
         self._out = out
         self._lines = 0
 
     def __call__(self, progress: Progress) -> None:
-        lines = table(progress)
+        size = self._size()
+        # A line that is wrapped or scrolled away could not be drawn over.
+        lines = [line[: max(1, size.columns - 1)] for line in table(progress)]
+        lines = lines[: max(1, size.lines - 1)]
         up = f"\x1b[{self._lines}A" if self._lines else ""
         self._out.write(up + "".join(f"\x1b[2K{line}\n" for line in lines) + "\x1b[J")
         self._out.flush()
         self._lines = len(lines)
+
+    def _size(self) -> os.terminal_size:
+        try:
+            size = os.get_terminal_size(self._out.fileno())
+        except (OSError, ValueError):
+            return _UNKNOWN_SIZE
+        # A serial line does not know.
+        return size if size.columns and size.lines else _UNKNOWN_SIZE
 
 
 class Lines:
@@ -82,12 +112,12 @@ class Lines:
 
     def __init__(self, out: TextIO = sys.stdout) -> None:
         self._out = out
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, int | None] = {}
 
     def __call__(self, progress: Progress) -> None:
         for name, each in progress.items():
-            if each.batches != self._seen.get(name, 0):
-                self._seen[name] = each.batches
+            if each.last_batch != self._seen.get(name):
+                self._seen[name] = each.last_batch
                 self._out.write(self._line(each) + "\n")
         self._out.flush()
 
@@ -102,12 +132,12 @@ class JsonLines:
 
     def __init__(self, out: TextIO = sys.stdout) -> None:
         self._out = out
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, int | None] = {}
 
     def __call__(self, progress: Progress) -> None:
         for name, each in progress.items():
-            if each.batches != self._seen.get(name, 0):
-                self._seen[name] = each.batches
+            if each.last_batch != self._seen.get(name):
+                self._seen[name] = each.last_batch
                 self._out.write(json.dumps(each.as_json()) + "\n")
         self._out.flush()
 
@@ -129,18 +159,20 @@ class Metrics:
 
     def __call__(self, progress: Progress) -> None:
         for each in progress.values():
-            self._set("input_rows", "Rows read since the start", each.query, each.input_rows)
-            self._set("batches", "Micro-batches since the start", each.query, each.batches)
+            totals = each.totals
+            self._set("input_rows", f"Records read {_SINCE}", each.query, totals.input_rows)
+            self._set("batches", f"Micro-batches {_SINCE}", each.query, totals.batches)
+            self._set("dead_letters", f"Dead letters {_SINCE}", each.query, totals.dead_letters)
+            told = f"Records that could not be decoded {_SINCE}"
+            self._set("corrupt_records", told, each.query, totals.corrupt_records)
             self._set("batch_seconds", "Last batch", each.query, each.batch_ms / 1000)
-            self._set("dead_letters", "Dead letters", each.query, each.dead_letters)
-            self._set("corrupt_records", "Not decoded", each.query, each.corrupt_records)
             rate = each.processed_rows_per_second
             self._set("processed_rows_per_second", "Speed", each.query, rate)
             for partition, lag in each.lag.items():
                 labels = {"topic": partition.topic, "partition": str(partition.partition)}
                 self._set("lag_records", "Records behind", each.query, lag, **labels)
-            for name, count in each.expectations.items():
-                told = "Rows that failed an expectation"
+            for name, count in totals.expectations.items():
+                told = f"Rows that failed an expectation {_SINCE}"
                 self._set("expectation_failures", told, each.query, count.failed, expectation=name)
 
     def close(self) -> None:

@@ -6,6 +6,9 @@ stops the query before the micro-batch is committed.
 
 A dead letter has headers in the names that Kafka Connect uses. Records that could not be decoded
 keep their key and value; rows that failed an expectation are written as JSON, without a key.
+
+The query of the dead letters reads the source once for each kind of them. It tells how many records
+there are, each once, and how many dead letters; the rest is told by the queries of the sinks.
 """
 
 from typing import Final, NamedTuple
@@ -20,6 +23,7 @@ from odradek.spark.pipeline.definition import Corrupt, Expectation
 ROWS: Final = "rows"
 FAILED: Final = "failed"
 EXPECTATION_PREFIX: Final = "expectation "
+SOURCE_COUNT: Final = "source"
 CORRUPT_COUNT: Final = "corrupt records"
 DEAD_LETTER_COUNT: Final = "dead letters"
 
@@ -29,22 +33,26 @@ class Rejects(NamedTuple):
 
     pipeline: str
     frames: list[DataFrame]
+    is_wanted: bool
+    """In the query of the dead letters; it leaves the counting of rows to the sinks."""
 
 
-def apply_expectations(frame: DataFrame, expectation: Expectation, rejects: Rejects) -> DataFrame:
+def apply_expectation(frame: DataFrame, expectation: Expectation, rejects: Rejects) -> DataFrame:
     """Return the rows that go on; those that are to be quarantined are added to ``rejects``."""
     is_met = f.coalesce(f.expr(expectation.condition).cast("boolean"), f.lit(False))
-    counted = counting(frame, EXPECTATION_PREFIX + expectation.name, ~is_met)
+    counted = frame
+    if not rejects.is_wanted:
+        counted = counting(frame, EXPECTATION_PREFIX + expectation.name, ~is_met)
     if expectation.otherwise == "fail":
         told = f.to_json(f.struct("*"))
         problem = f.concat(f.lit(_problem(expectation) + ": "), f.substring(told, 1, 500))
         return counted.filter(_or_fail(is_met, problem))
-    if expectation.otherwise == "quarantine":
+    if expectation.otherwise == "quarantine" and rejects.is_wanted:
         rejects.frames.append(_quarantined(rejects.pipeline, frame.filter(~is_met), expectation))
     return counted.filter(is_met)
 
 
-def sound_records(frame: DataFrame, corrupt: Corrupt) -> DataFrame:
+def sound_records(frame: DataFrame, corrupt: Corrupt, *, is_counted: bool) -> DataFrame:
     """Return the records of a source that could be decoded."""
     is_sound = f.col(CORRUPT).isNull()
     if corrupt == "fail":
@@ -52,7 +60,8 @@ def sound_records(frame: DataFrame, corrupt: Corrupt) -> DataFrame:
         error = f.col(f"{CORRUPT}.error")
         problem = f.concat(f.lit("record cannot be decoded: "), where, f.lit(": "), error)
         return frame.filter(_or_fail(is_sound, problem))
-    return counting(frame, CORRUPT_COUNT, ~is_sound).filter(is_sound)
+    counted = counting(frame, CORRUPT_COUNT, ~is_sound) if is_counted else frame
+    return counted.filter(is_sound)
 
 
 def corrupt_records(pipeline: str, frame: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from odradek.spark.offsets import (
 from odradek.spark.options import parse_options
 from odradek.spark.pipeline.checkpoints import Checkpoints, Epoch
 from odradek.spark.pipeline.definition import Definition, FormatSink
+from odradek.spark.pipeline.totals import Totals
 from odradek.spark.planning import Planner
 
 
@@ -55,6 +56,8 @@ class Status:
     queries: Mapping[str, Mapping[TopicPartition, PartitionStatus]]
     folders: Mapping[str, str]
     """Where sinks write files now."""
+    totals: Mapping[str, Totals]
+    """What has been counted since the epoch began."""
 
 
 def status(definition: Definition) -> Status:
@@ -80,6 +83,7 @@ def status(definition: Definition) -> Status:
             for query in definition.queries
         },
         folders=_folders(definition, epoch.number),
+        totals=checkpoints.totals(epoch, definition.queries),
     )
 
 

@@ -2,15 +2,17 @@
 
 If one fails the others are stopped, and the failure is told in one line. Whatever was running is
 taken up where it was by the next start, also after the driver was killed.
+
+To stop is to interrupt: a batch that is under way is given up, and repeated by the next start.
 """
 
 import contextlib
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -18,20 +20,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.spark.local_session import session
 from odradek.spark.pipeline.checkpoints import Checkpoints, Epoch
 from odradek.spark.pipeline.definition import Definition, Trigger
+from odradek.spark.pipeline.failures import cause
 from odradek.spark.pipeline.progress import QueryProgress
 from odradek.spark.pipeline.sinks import PlannedQuery
-from odradek.spark.pipeline.steps import Frames, first_words
+from odradek.spark.pipeline.steps import Frames
 
 POLL_SECONDS: Final = 0.5
 START_POLL_SECONDS: Final = 0.05
-START_ATTEMPTS_MAX: Final = 5
-_INITIALIZING: Final = "Initializing sources"
+START_ATTEMPTS_MAX: Final = 30
+# First of the query, in a thread that has yet to start, then of its sources.
+_INITIALIZING: Final = "Initializing "
 _TOO_SLOW: Final = "Python worker failed to connect back"
-_RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*(.*?)\s*(?:SQLSTATE|\n|$)", re.DOTALL)
-_TERMINATED: Final = re.compile(r"terminated with exception: (.*?)\s*(?:SQLSTATE|\n|$)", re.DOTALL)
 # What a batch writes must be spread over tasks as it was before the driver died, or the sink
 # cannot tell what is there already; adaptive plans depend on what a run happened to see.
 _CONF: Final = {"spark.sql.adaptive.enabled": "false"}
+# What calls of Spark raise when its JVM is no more.
+_GONE: Final = (Py4JError, ConnectionError, EOFError)
 
 OnProgress = Callable[[Mapping[str, QueryProgress]], None]
 
@@ -45,15 +49,15 @@ def run(
     *,
     spark: SparkSession | None = None,
     trigger: Trigger | None = None,
-    on_start: Callable[[], None] = lambda: None,
+    on_session: Callable[[], None] = lambda: None,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, QueryProgress]:
     """Run a pipeline until it ends by itself, fails, or ``should_stop``; return how far it got.
 
     Without ``spark`` it gets a session of its own, as its file says. ``trigger`` is instead of the
-    one in the file. ``on_start`` is called when all queries run, ``on_progress`` after every
-    micro-batch of one.
+    one in the file. ``on_session`` is called when Spark is there, ``on_progress`` after every
+    micro-batch of a query.
 
     Raises:
         DefinitionError: Spark finds something wrong with it; nothing has run.
@@ -62,10 +66,15 @@ def run(
     """
     checkpoints = Checkpoints(definition.checkpoint)
     with checkpoints.lock(), _session(definition, spark) as used:
+        on_session()
         started = Run(definition, used, checkpoints, checkpoints.epoch())
-        started.start(trigger or definition.trigger)
-        on_start()
-        return started.to_its_end(on_progress, should_stop)
+        return started.to_its_end(
+            definition.trigger if trigger is None else trigger,
+            on_progress,
+            should_stop,
+            # A session that ends with the run has nothing more to say of what it gives up.
+            on_stop=(lambda: _silence(used)) if spark is None else lambda: None,
+        )
 
 
 def plan(definition: Definition, spark: SparkSession | None = None) -> None:
@@ -94,7 +103,14 @@ def _session(definition: Definition, given: SparkSession | None) -> Iterator[Spa
     try:
         yield made
     finally:
-        made.stop()
+        with contextlib.suppress(*_GONE):
+            made.stop()
+
+
+def _silence(spark: SparkSession) -> None:
+    """Keep Spark from telling, with a stack for each task, that it was interrupted as it should."""
+    with contextlib.suppress(PySparkException, *_GONE):  # over Spark Connect there is no context
+        spark.sparkContext.setLogLevel("OFF")
 
 
 class Run:
@@ -106,7 +122,8 @@ class Run:
         self._checkpoints = checkpoints
         self._epoch = epoch
         self._queries: dict[str, StreamingQuery] = {}
-        self._progress = {name: QueryProgress(name) for name in definition.queries}
+        totals = checkpoints.totals(epoch, definition.queries)
+        self._progress = {name: QueryProgress(name, each) for name, each in totals.items()}
 
     def plan(self) -> dict[str, PlannedQuery]:
         return {name: self._planned(name) for name in self._definition.queries}
@@ -115,19 +132,37 @@ class Run:
         frames = Frames(self._definition, self._spark, name, self._epoch.start_options())
         return PlannedQuery(self._definition, name, frames, self._epoch.number)
 
-    def start(self, trigger: Trigger) -> None:
-        planned = self.plan()
-        is_remote = self._definition.spark.master.startswith("sc://")
+    def to_its_end(
+        self,
+        trigger: Trigger,
+        on_progress: OnProgress,
+        should_stop: Callable[[], bool],
+        on_stop: Callable[[], None],
+    ) -> dict[str, QueryProgress]:
         try:
-            for name, query in planned.items():
-                # Spark Connect looks views up when a query starts, so they have to be its own.
-                ready = self._planned(name) if is_remote else query
-                self._start_one(ready, trigger)
-        except BaseException:
+            self._start(trigger, should_stop)
+            self._watch(on_progress, should_stop)
+            if should_stop():
+                on_stop()
+        except (PipelineError, PySparkException, *_GONE):
+            # Those who stop a whole group of processes stop Spark's too.
+            if not should_stop():
+                raise
+        finally:
             self._stop()
-            raise
+        return self._progress
 
-    def _start_one(self, planned: PlannedQuery, trigger: Trigger) -> None:
+    def _start(self, trigger: Trigger, should_stop: Callable[[], bool]) -> None:
+        planned = {} if should_stop() else self.plan()
+        is_remote = self._definition.spark.master.startswith("sc://")
+        for name, query in planned.items():
+            if not should_stop():
+                # Spark Connect looks views up when a query starts, so they have to be its own.
+                self._start_one(self._planned(name) if is_remote else query, trigger, should_stop)
+
+    def _start_one(
+        self, planned: PlannedQuery, trigger: Trigger, should_stop: Callable[[], bool]
+    ) -> None:
         """Start a query and wait until its source is there.
 
         Spark gives a source's process ten seconds to come up, whatever its settings. On a busy
@@ -137,20 +172,13 @@ class Run:
         checkpoint = self._checkpoints.of_query(self._epoch, planned.name)
         for _ in range(START_ATTEMPTS_MAX):
             query = self._queries[planned.name] = planned.start(checkpoint, trigger)
-            while query.isActive and query.status["message"] == _INITIALIZING:
+            while query.isActive and query.status["message"].startswith(_INITIALIZING):
+                if should_stop():
+                    return
                 time.sleep(START_POLL_SECONDS)
             failure = query.exception()
             if failure is None or _TOO_SLOW not in str(failure):
                 return
-
-    def to_its_end(
-        self, on_progress: OnProgress, should_stop: Callable[[], bool]
-    ) -> dict[str, QueryProgress]:
-        try:
-            self._watch(on_progress, should_stop)
-        finally:
-            self._stop()
-        return self._progress
 
     def _watch(self, on_progress: OnProgress, should_stop: Callable[[], bool]) -> None:
         """Return when all have ended, or are told to; a failure of one is the end of all."""
@@ -160,6 +188,7 @@ class Run:
                 if self._has_ended(name, query, POLL_SECONDS / len(running)):
                     del running[name]
                 if self._take_progress(name, query):
+                    self._keep_totals()
                     on_progress(self._progress)
 
     def _has_ended(self, name: str, query: StreamingQuery, timeout_seconds: float) -> bool:
@@ -167,7 +196,7 @@ class Run:
             # Whole seconds are all that its annotation knows, but it takes fractions.
             return bool(query.awaitTermination(cast("Any", timeout_seconds)))
         except StreamingQueryException as error:
-            raise PipelineError(f"{name}: {_cause(error)}") from error
+            raise PipelineError(f"{name}: {cause(str(error))}") from error
 
     def _take_progress(self, name: str, query: StreamingQuery) -> bool:
         mine = self._progress[name]
@@ -181,20 +210,11 @@ class Run:
 
     def _stop(self) -> None:
         for name, query in self._queries.items():
-            with contextlib.suppress(PySparkException):
+            with contextlib.suppress(PySparkException, *_GONE):
                 query.stop()
                 self._take_progress(name, query)
+        self._keep_totals()
 
-
-def _cause(error: Exception) -> str:
-    """Return the one line of a failure that says why."""
-    text = str(error)
-    raised = _RAISED.search(text)
-    if raised is not None:
-        return raised[1]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ours = [each for each in lines if each.startswith(("odradek.", "Caused by: odradek."))]
-    terminated = _TERMINATED.search(text)
-    if ours or terminated is None:
-        return ours[-1] if ours else first_words(error)
-    return terminated[1].strip()
+    def _keep_totals(self) -> None:
+        totals = {name: each.totals for name, each in self._progress.items()}
+        self._checkpoints.keep_totals(self._epoch, totals)

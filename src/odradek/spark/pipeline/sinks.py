@@ -10,15 +10,17 @@ is done once only because it carries the id of the query and the number of the b
 Missing: those two modes to topics over Spark Connect, where that other way runs on the server.
 """
 
+from collections.abc import Mapping
 from queue import Queue
 from typing import Final
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructField, StructType
 
+from odradek.spark.options import OptionError
 from odradek.spark.pipeline.definition import (
     DEAD_LETTERS,
     AvailableNow,
@@ -33,9 +35,10 @@ from odradek.spark.pipeline.definition import (
     Trigger,
 )
 from odradek.spark.pipeline.expectations import DEAD_LETTER_COUNT, counting
+from odradek.spark.pipeline.failures import SPARK_ERRORS
 from odradek.spark.pipeline.steps import Frames, spark_problem
 from odradek.spark.pipeline.yaml_positions import DefinitionError, Problem
-from odradek.spark.sink_options import COLUMNS
+from odradek.spark.sink_options import COLUMNS, check_schema, parse_sink_options
 from odradek.spark.source import FORMAT
 
 _ID_SECONDS_MAX: Final = 60
@@ -70,21 +73,18 @@ class PlannedQuery:
         writer = writer.option("checkpointLocation", checkpoint)
         try:
             query = _triggered(writer, trigger).start()
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             raise spark_problem(self._definition, self._place, error) from error
         self._query_id.put(str(query.id))
         return query
 
     def _sink(self, sink: Sink, frames: Frames, epoch: int) -> tuple[Place, DataStreamWriter]:
         frame = frames[sink.step]
+        self._check_mode(sink, frame)
         match sink:
             case TopicSink():
-                try:
-                    records = _records(frame, sink.key)
-                    _ = records.schema
-                except PySparkException as error:
-                    raise spark_problem(self._definition, sink.place, error) from error
                 options = self._definition.topic_options(sink.topic, sink.options)
+                records = self._checked_records(sink, frame, options)
                 dead = self._definition.dead_letters
                 if dead is not None:
                     options.setdefault("deadLetterTopic", dead.topic)
@@ -98,12 +98,47 @@ class PlannedQuery:
                     writer = writer.partitionBy(*sink.partition_by)
         return sink.place, writer.outputMode(sink.mode)
 
+    def _check_mode(self, sink: Sink, frame: DataFrame) -> None:
+        """Have Spark say that a mode does not go with a step, which it does when a query starts.
+
+        By then the queries before it would run. Over Spark Connect there is no asking earlier.
+        """
+        if self._is_remote:
+            return
+        jvm = frame.sparkSession.sparkContext._jvm
+        assert jvm is not None
+        analysis = jvm.org.apache.spark.sql.catalyst.analysis
+        modes = jvm.org.apache.spark.sql.streaming.OutputMode
+        mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}
+        plan = frame._jdf.queryExecution().analyzed()
+        try:
+            analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode[sink.mode]())
+        except SPARK_ERRORS as error:
+            raise spark_problem(self._definition, sink.place, error) from error
+
+    def _checked_records(
+        self, sink: TopicSink, frame: DataFrame, options: Mapping[str, str]
+    ) -> DataFrame:
+        try:
+            records = _records(frame, sink.key)
+            check_schema(parse_sink_options(options), records.schema)
+        except SPARK_ERRORS as error:
+            raise spark_problem(self._definition, sink.place, error) from error
+        except OptionError as error:
+            problem = Problem(self._definition.file, *sink.place, str(error))
+            raise DefinitionError([problem]) from error
+        return records
+
+    @property
+    def _is_remote(self) -> bool:
+        return self._definition.spark.master.startswith("sc://")
+
     def _topic_writer(
         self, sink: TopicSink, records: DataFrame, options: dict[str, str]
     ) -> DataStreamWriter:
         if sink.mode == "append":
             return records.writeStream.format(FORMAT).options(**options)
-        if self._definition.spark.master.startswith("sc://"):
+        if self._is_remote:
             message = f"topics cannot have mode {sink.mode} over Spark Connect"
             place = sink.place
             raise DefinitionError([Problem(self._definition.file, *place, message)])
@@ -130,13 +165,20 @@ def _records(frame: DataFrame, key: str | None) -> DataFrame:
     """Return the columns of a record: those of the step, or the whole row as JSON."""
     names = {name.lower() for name in frame.columns}
     if "value" in names:
-        columns = [name for name in frame.columns if name.lower() in COLUMNS]
-        records = [f.col(f"`{name}`") for name in columns if key is None or name.lower() != "key"]
+        fields = [field for field in frame.schema.fields if field.name.lower() in COLUMNS]
+        records = [_column(each) for each in fields if key is None or each.name.lower() != "key"]
     else:
         records = [f.to_json(f.struct("*")).alias("value")]
     if key is not None:
         records.append(f.expr(key).cast("string").alias("key"))
     return frame.select(*records)
+
+
+def _column(field: StructField) -> Column:
+    """Return a column; a key or value with fields of its own is written as it was read: as JSON."""
+    column = f.col(f"`{field.name}`")
+    is_json = isinstance(field.dataType, StructType) and field.name.lower() in ("key", "value")
+    return f.to_json(column).alias(field.name) if is_json else column
 
 
 def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:

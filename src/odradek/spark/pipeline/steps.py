@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from odradek.spark.formats import CORRUPT
 from odradek.spark.pipeline.definition import (
@@ -26,11 +27,14 @@ from odradek.spark.pipeline.definition import (
     Watermark,
 )
 from odradek.spark.pipeline.expectations import (
+    SOURCE_COUNT,
     Rejects,
-    apply_expectations,
+    apply_expectation,
     corrupt_records,
+    counting,
     sound_records,
 )
+from odradek.spark.pipeline.failures import SPARK_ERRORS, first_words
 from odradek.spark.pipeline.yaml_positions import DefinitionError, Problem
 from odradek.spark.source import FORMAT
 
@@ -51,7 +55,7 @@ class Frames:
         self._definition = definition
         self._spark = spark
         self._by_name: dict[str, DataFrame] = {}
-        self._rejects: list[DataFrame] = []
+        self._rejects = Rejects(definition.name, [], is_wanted=query == DEAD_LETTERS)
         self._make_source(query, start)
         for table in definition.tables:
             self._keep(table.name, self._make(table.place, self._table, table))
@@ -64,9 +68,10 @@ class Frames:
 
     def dead_letters(self) -> DataFrame:
         """Return all that has to be put aside, as records for a topic."""
-        assert self._rejects, "only made where something can be rejected"
-        union = self._rejects[0]
-        for more in self._rejects[1:]:
+        frames = self._rejects.frames
+        assert frames, "only made where something can be rejected"
+        union = frames[0]
+        for more in frames[1:]:
             union = union.unionByName(more)
         return union
 
@@ -78,7 +83,7 @@ class Frames:
         try:
             frame = make(*given)
             _ = frame.schema  # Spark Connect analyses no earlier
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             raise spark_problem(self._definition, place, error) from error
         return frame
 
@@ -90,20 +95,33 @@ class Frames:
         if start:
             options = {name: v for name, v in options.items() if not name.startswith("starting")}
             options |= start
+        for place, schema in source.schemas.items():
+            # Alone, so that what Spark says is of what is in the file.
+            self._check_schema(place, schema)
         reader = self._spark.readStream.format(FORMAT).options(**options)
         frame = self._make(source.place, reader.load)
+        is_for_dead_letters = self._rejects.is_wanted
+        if is_for_dead_letters:
+            # Spark would count a record once for each time that it is read.
+            frame = counting(frame, SOURCE_COUNT, f.lit(False))
         if source.has_format:
-            if source.corrupt == "dead_letters" and query == DEAD_LETTERS:
-                self._rejects.append(corrupt_records(self._definition.name, frame))
-            frame = sound_records(frame, source.corrupt).drop(CORRUPT)
+            if source.corrupt == "dead_letters" and is_for_dead_letters:
+                self._rejects.frames.append(corrupt_records(self._definition.name, frame))
+            frame = sound_records(frame, source.corrupt, is_counted=not is_for_dead_letters)
+            frame = frame.drop(CORRUPT)
         frame = self._make(source.place, _watermarked, frame, source.watermark)
         self._keep(SOURCE, self._checked(SOURCE, frame))
 
+    def _check_schema(self, place: Place, schema: str) -> None:
+        try:
+            StructType.fromDDL(schema)
+        except SPARK_ERRORS as error:
+            raise spark_problem(self._definition, place, error) from error
+
     def _checked(self, name: str, frame: DataFrame) -> DataFrame:
         expectations = [each for each in self._definition.expectations if each.step == name]
-        rejects = Rejects(self._definition.name, self._rejects)
         for each in expectations:
-            frame = self._make(each.place, apply_expectations, frame, each, rejects)
+            frame = self._make(each.place, apply_expectation, frame, each, self._rejects)
         return frame
 
     # Tables and steps.
@@ -124,7 +142,13 @@ class Frames:
 
     def _call(self, step: PythonStep) -> DataFrame:
         function = find_function(self._definition, step, self._spark)
-        frame = function(*(self._by_name[name] for name in step.inputs))
+        try:
+            frame = function(*(self._by_name[name] for name in step.inputs))
+        except SPARK_ERRORS:
+            raise
+        except Exception as error:
+            what = f"{step.module}:{step.function} failed: {type(error).__name__}: {error}"
+            raise _problem(self._definition, step.place, what) from error
         if not isinstance(frame, DataFrame):
             what = f"{step.module}:{step.function} returned {type(frame).__name__}"
             raise _problem(self._definition, step.place, f"{what}, not a DataFrame")
@@ -149,7 +173,7 @@ def find_function(
         raise _problem(definition, step.place, what) from error
     if not callable(function):
         raise _problem(definition, step.place, f"{step.function} is not a function")
-    path = Path(module.__file__ or "")
+    path = Path(getattr(module, "__file__", None) or "")
     # Functions travel to the executors by the name of their module.
     if spark is not None and str(path.parent) == definition.folder:
         spark.addArtifacts(str(path), pyfile=True)
@@ -158,18 +182,6 @@ def find_function(
 
 def spark_problem(definition: Definition, place: Place, error: Exception) -> DefinitionError:
     return _problem(definition, place, first_words(error))
-
-
-def first_words(error: Exception) -> str:
-    """Return what Spark says, without the plan and the stack that it says it with."""
-    text = str(error)
-    if isinstance(error, ParseException):
-        return " ".join(text.split("==", 1)[0].split())
-    if isinstance(error, AnalysisException):
-        return text.split(";\n", 1)[0].split(" SQLSTATE", 1)[0].strip()
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # An error of Python in another process is a traceback, and its last line says it.
-    return lines[-1] if lines and "Traceback" in text else (lines or [type(error).__name__])[0]
 
 
 def _problem(definition: Definition, place: Place, message: str) -> DefinitionError:

@@ -159,6 +159,9 @@ class Section:
     def problem(self, name: str, message: str) -> None:
         self.problems.add(self.line_of(name), self.path(name), message)
 
+    def problem_of_all(self, message: str) -> None:
+        self.problems.add(self.line, self.field, message)
+
     def find(self, name: str, *, required: bool = False) -> Value | None:
         """Return the value of a field; an empty one is as good as none."""
         self._asked[name] = None
@@ -230,7 +233,7 @@ class Section:
         found = self.find(name, required=required)
         return None if found is None else Section(found, self.path(name), self.problems)
 
-    def sections(self, name: str, *, required: bool = False) -> "list[Section]":
+    def sections(self, name: str, *, required: bool = False, count_max: int) -> "list[Section]":
         """Return the mappings of a list."""
         found = self.find(name, required=required)
         if found is None:
@@ -240,10 +243,10 @@ class Section:
             return []
         if required and not found.content:
             self.problem(name, "is empty")
-        path = self.path(name)
-        return [Section(v, f"{path}[{i}]", self.problems) for i, v in enumerate(found.content)]
+        path, given = self.path(name), self._at_most(count_max, name, found.content)
+        return [Section(v, f"{path}[{i}]", self.problems) for i, v in enumerate(given)]
 
-    def named_sections(self, name: str) -> "dict[str, Section]":
+    def named_sections(self, name: str, *, count_max: int) -> "dict[str, Section]":
         """Return the mappings of a mapping."""
         found = self.find(name)
         if found is None:
@@ -251,8 +254,13 @@ class Section:
         if not isinstance(found.content, dict):
             self.problem(name, f"must be a mapping, not {kind_of(found.content)}")
             return {}
-        path = self.path(name)
-        return {k: Section(v, f"{path}.{k}", self.problems) for k, v in found.content.items()}
+        path, given = self.path(name), self._at_most(count_max, name, list(found.content.items()))
+        return {k: Section(v, f"{path}.{k}", self.problems) for k, v in given}
+
+    def _at_most(self, count_max: int, name: str, given: list[Any]) -> list[Any]:
+        if len(given) > count_max:
+            self.problem(name, f"has {len(given)}, {count_max} at most")
+        return given[:count_max]
 
     def finish(self) -> None:
         """Complain of what nobody asked for."""
