@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -30,6 +31,13 @@ def test_a_session_has_the_settings_that_it_promises(spark: SparkSession) -> Non
     assert spark.sparkContext.uiWebUrl is None
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert "SPARK_HOME" not in os.environ
+
+
+def test_workers_have_pyspark_compiled(spark: SparkSession) -> None:
+    def where(_: object) -> str:
+        return str(sys.modules["pyspark"].__file__)
+
+    assert spark.sparkContext.parallelize([1], 1).map(where).collect() == [pyspark.__file__]
 
 
 def path_without_java(folder: Path) -> str:

@@ -9,8 +9,9 @@ What it sets, and why; ``conf`` overrides all of it:
   one starts 44 processes for a micro-batch, this one 12.
 - The driver listens on the loopback interface, where a laptop without a network can reach it.
 
-The last three are for ``local`` masters only. SPARK_HOME is left alone: unset, Spark is the one
-that PySpark brings.
+- Without a SPARK_HOME, Spark is the one that PySpark brings, less its zip (``spark_home``).
+
+The last four are for ``local`` masters only.
 """
 
 import atexit
@@ -19,12 +20,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
 from odradek.spark.java import find_java_home
+from odradek.spark.spark_home import without_zip
 
 _CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -75,7 +78,8 @@ def session(
     if is_local:
         settings |= _LOCAL
         settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
-    return _made(builder.master(master), settings | given)
+    with without_zip() if is_local else nullcontext():
+        return _made(builder.master(master), settings | given)
 
 
 def _made(builder: Any, settings: Mapping[str, str]) -> SparkSession:
