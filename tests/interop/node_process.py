@@ -12,9 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.interop.ports import HOST, free_ports
+
 COMMAND = (str(Path(sys.executable).with_name("odradek")), "serve")
-READY_SECONDS_MAX = 30
-STOP_SECONDS_MAX = 30
+READY_SECONDS_MAX = 90  # a machine with ten times more to do than cores starts slowly
+STOP_SECONDS_MAX = 60
 _READY = re.compile(rb"odradek ready on (?P<host>[^ ]+):(?P<port>\d+)\n")
 
 
@@ -34,9 +36,10 @@ class NodeProcess:
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{HOST}:{self.port}"
 
     def start(self) -> None:
+        self.port = self.port or free_ports(1)[0]
         arguments = ["--data-dir", str(self.data_dir), "--port", str(self.port), *self._options]
         self._process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE)
         self.port = int(self._read_ready()["port"])

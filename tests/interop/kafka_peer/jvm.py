@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-HOST = "127.0.0.1"
+from tests.interop.ports import HOST
+
 START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 60
 POLL_SECONDS = 0.1
@@ -68,18 +69,6 @@ class Jvm:
 def until_parent_ends() -> list[str]:
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM"] if setpriv else []
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; if another process is quicker to take one, the start fails."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def listens(port: int) -> bool:

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Self
 
 from tests.interop.kafka_peer.jars import class_path, java, resolve_jars
-from tests.interop.kafka_peer.jvm import HOST, Jvm, broker_is_ready, free_ports, listens
+from tests.interop.kafka_peer.jvm import Jvm, broker_is_ready, listens
+from tests.interop.ports import HOST, free_ports
 
 KAFKA_0_9 = Path(__file__).with_name("pom-kafka-0.9.xml")
 KAFKA_0_10 = Path(__file__).with_name("pom-kafka-0.10.xml")

@@ -1,0 +1,60 @@
+"""Ports for servers that start later, or start again: nobody takes them meanwhile.
+
+They lie below those that the kernel hands out by itself, to connections of clients and to servers
+that want any port. Those are thousands within one run of the tests, and one of them on the port of
+a broker that is being started anew, or is not up yet, would fail a test that has nothing to do with
+it. Among processes of tests a lock keeps each to its own, until the process ends.
+"""
+
+import fcntl
+import os
+import random
+import socket
+import tempfile
+from pathlib import Path
+from typing import IO, Final
+
+HOST: Final = "127.0.0.1"
+# Linux hands out 32768-60999, macOS 49152-65535.
+_FIRST: Final = 20_000
+_END: Final = 32_000
+_TRIES_MAX: Final = 1_000
+
+_locks: list[IO[str]] = []
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on, this process's own from now on."""
+    chance, ports = random.SystemRandom(), set[int]()
+    for _ in range(_TRIES_MAX):
+        if len(ports) == count:
+            return sorted(ports)
+        port = chance.randrange(_FIRST, _END)
+        if port not in ports and _is_free(port) and reserve(port):
+            ports.add(port)
+    raise RuntimeError(f"no {count} free ports between {_FIRST} and {_END}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do it: connections that are being forgotten do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def reserve(port: int) -> bool:
+    """Make a port this process's own; False if it is another's, or this one's already."""
+    folder = Path(tempfile.gettempdir()) / f"odradek-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    lock = (folder / str(port)).open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        return False
+    _locks.append(lock)
+    return True
