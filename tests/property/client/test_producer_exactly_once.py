@@ -295,6 +295,7 @@ def act(made: World, kind: str, first: int, second: int) -> None:
     made.check()
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(steps=STEPS, in_flight_max=st.integers(1, 5))
 def test_each_record_is_in_the_log_once_and_in_order(

@@ -6,6 +6,7 @@ Records travel as bytes on the way, and a broker's loader follows along with its
 from random import Random
 from typing import TypeVar
 
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -230,4 +231,4 @@ class ControllerMachine(RuleBasedStateMachine):
 ControllerMachine.TestCase.settings = hypothesis_settings(
     max_examples=60, stateful_step_count=40, deadline=None
 )
-TestController = ControllerMachine.TestCase
+TestController = pytest.mark.slow(ControllerMachine.TestCase)

@@ -5,7 +5,7 @@ difference between the largest and the smallest share; of "sticky" the set of pa
 """
 
 from random import Random
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -87,6 +87,7 @@ def test_uniform_is_balanced_for_equal_subscriptions(
     assert max(sizes(target)) - min(sizes(target)) <= 1
 
 
+@pytest.mark.slow
 @assignors
 @given(case=heterogeneous())
 def test_a_second_run_moves_nothing(
@@ -139,6 +140,7 @@ def test_uniform_makes_sense_of_any_last_target(
     check_complete(spec, assign_uniform(spec))
 
 
+@pytest.mark.slow
 @given(case=heterogeneous())
 def test_uniform_leaves_no_move_that_would_help(
     case: tuple[dict[Uuid, int], dict[str, set[Uuid]]],
@@ -188,9 +190,9 @@ def test_a_thousand_members_with_ten_thousand_partitions(assign: Assignor, is_mi
     if is_mixed:
         for mine in subscriptions.values():
             mine -= set(random.sample(sorted(topics), 10))
-    started = perf_counter()
+    started = process_time()
     target = assign(group(topic_counts, subscriptions))
     second = assign(group(topic_counts, subscriptions, target))
-    took = perf_counter() - started
+    took = process_time() - started
     assert second == target
-    assert took < 8  # two runs; the machine may be busy
+    assert took < 8  # two runs; of work, whatever else the machine has to do

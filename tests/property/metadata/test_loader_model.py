@@ -1,5 +1,6 @@
 """However the log is cut into batches, the loader shows what a naive replay of it gives."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ TRANSACTION = st.tuples(st.lists(PLAIN, max_size=4), st.booleans())
 """Its records, and whether it is committed."""
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(PLAIN, TRANSACTION), max_size=12), st.data())
 def test_cuts_do_not_matter(
     parts: list[Message | tuple[list[Message], bool]], data: st.DataObject

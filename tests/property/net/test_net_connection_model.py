@@ -6,6 +6,7 @@ a few requests cross turns, read-ahead and congestion.
 
 import struct
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -102,5 +103,5 @@ class ConnectionMachine(RuleBasedStateMachine):
         assert self.bench.is_reading()
 
 
-TestConnection = ConnectionMachine.TestCase
+TestConnection = pytest.mark.slow(ConnectionMachine.TestCase)
 TestConnection.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -15,6 +15,7 @@ from odradek.protocol.generated.fetch import FetchRequest
 SHORT_RUNS = 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutated_inputs_are_refused_or_decode(name: str, tmp_path: Path) -> None:
     report = Session(TARGETS[name](), seed=1, findings=tmp_path / "findings").run(SHORT_RUNS)

@@ -10,6 +10,7 @@ from fuzz.builder import SMALL, USUAL, Size, build
 from fuzz.catalog import Entry, entries, message_versions
 from odradek.protocol.generated import APIS, MESSAGES
 from odradek.protocol.message import Message
+from tests.long_searches import examples
 
 ROUNDS = 4
 ALL = list(message_versions())
@@ -41,7 +42,7 @@ def test_hypothesis_finds_no_message_that_changes_on_the_way(
 
 
 @pytest.mark.slow
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=examples(1_500, exploring=5_000))
 @given(which=st.sampled_from(ALL), random=st.randoms(use_true_random=False))
 def test_hypothesis_finds_none_in_a_long_search(which: tuple[Entry, int], random: Random) -> None:
     check_round_trip(*which, random, SMALL)

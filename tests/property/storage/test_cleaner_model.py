@@ -23,6 +23,7 @@ from odradek.records import CompressionType, ControlRecordType, Record
 from odradek.records.legacy import build_message_set
 from odradek.storage.cleaner.cleaning import DedupeBufferTooSmallError
 from odradek.storage.cleaner.offset_map import ENTRY_BYTES
+from tests.long_searches import examples
 from tests.unit.storage.cleaner.compacted_log import DAY_MS, CompactedLog, encode
 
 COMMIT, ABORT = ControlRecordType.COMMIT, ControlRecordType.ABORT
@@ -217,5 +218,6 @@ def test_cleaning_keeps_its_promises() -> None:
 @pytest.mark.slow
 def test_cleaning_keeps_its_promises_for_long() -> None:
     run_state_machine_as_test(
-        CleanerMachine, settings=settings(max_examples=150, stateful_step_count=60, deadline=None)
+        CleanerMachine,
+        settings=settings(max_examples=examples(60, exploring=150), stateful_step_count=60),
     )

@@ -25,6 +25,7 @@ from odradek.storage.offset_index import IndexEntry, OffsetIndex
 from odradek.storage.time_index import TimeIndex
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.testing.disk import SimulatedDisk
+from tests.long_searches import examples
 
 BASE = 1000
 LOG_SIZE = 2**31
@@ -319,5 +320,5 @@ def test_it_does_what_the_list_does(machine: type[RuleBasedStateMachine]) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 def test_it_does_what_the_list_does_for_long(machine: type[RuleBasedStateMachine]) -> None:
-    long = settings(max_examples=300, stateful_step_count=60, deadline=None)
+    long = settings(max_examples=examples(100, exploring=300), stateful_step_count=60)
     run_state_machine_as_test(machine, settings=long)

@@ -7,6 +7,7 @@ log holds the whole list; after the power went it holds a prefix, and in it all 
 from pathlib import PurePosixPath
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -251,5 +252,5 @@ class LogMachine(RuleBasedStateMachine):
         assert self._records() == self.model[self.log.log_start_offset :]
 
 
-TestLog = LogMachine.TestCase
+TestLog = pytest.mark.slow(LogMachine.TestCase)
 TestLog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -246,5 +246,5 @@ class StoreMachine(RuleBasedStateMachine):
             assert log.recovery_point <= log.log_end_offset
 
 
-TestLogStore = StoreMachine.TestCase
+TestLogStore = pytest.mark.slow(StoreMachine.TestCase)
 TestLogStore.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

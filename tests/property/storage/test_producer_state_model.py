@@ -38,6 +38,7 @@ from odradek.storage.producer_state import (
     ProducerStates,
 )
 from odradek.testing.disk import SimulatedDisk
+from tests.long_searches import examples
 
 FOLDER = PurePosixPath("/log")
 SEQUENCE_MAX = 2**31 - 1
@@ -477,5 +478,5 @@ def test_state_is_a_function_of_the_log() -> None:
 def test_state_is_a_function_of_the_log_at_length() -> None:
     run_state_machine_as_test(
         ProducerStateMachine,
-        settings=settings(max_examples=400, stateful_step_count=60, deadline=None),
+        settings=settings(max_examples=examples(150, exploring=400), stateful_step_count=60),
     )

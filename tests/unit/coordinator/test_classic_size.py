@@ -2,6 +2,8 @@
 
 from time import process_time
 
+import pytest
+
 from tests.unit.coordinator.classic_story import DELAY_MS, Story
 
 CPU_SECONDS_MAX = 2.0  # Measured: 0.05. No noise makes forty of one.
@@ -33,6 +35,7 @@ def test_thousand_members_rebalance_within_two_seconds() -> None:
     assert rebalance_twice(1_000) < CPU_SECONDS_MAX
 
 
+@pytest.mark.slow
 def test_cost_grows_with_the_members_and_not_with_their_square() -> None:
     small = min(rebalance_twice(250) for _ in range(3))
     large = min(rebalance_twice(2_000) for _ in range(3))

@@ -26,7 +26,7 @@ from odradek.protocol.message import Buffer
 
 P = ParamSpec("P")
 
-DEADLINE_S = 20.0
+DEADLINE_S = 90.0
 PLAIN = Listener("PLAINTEXT", "127.0.0.1", 0)
 
 

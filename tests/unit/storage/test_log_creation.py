@@ -23,7 +23,7 @@ from tests.unit.storage.test_log_store_support import (
 )
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
-WAIT_SECONDS = 10
+WAIT_SECONDS = 60
 
 
 def create_together(store: LogStore) -> None:
@@ -51,6 +51,7 @@ def test_a_crash_anywhere_leaves_folders_that_can_be_used() -> None:
         crash_at(new_disk(stop_at), stop_at)
 
 
+@pytest.mark.slow
 def test_a_crash_at_the_end_leaves_no_id_half_written() -> None:
     disk = new_disk()
     store = open_store(disk)

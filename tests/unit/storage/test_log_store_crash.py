@@ -188,12 +188,12 @@ def test_the_story_without_a_crash(script: object) -> None:
         assert (values(log) if log else []) == generations[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "seed"),
     [
-        ("crash", 0),
-        pytest.param("kill", 0, marks=pytest.mark.slow),  # which leaves nothing to chance
-        *(pytest.param("crash", seed, marks=pytest.mark.slow) for seed in range(1, 6)),
+        ("kill", 0),  # which leaves nothing to chance
+        *(("crash", seed) for seed in range(4)),
     ],
 )
 @pytest.mark.parametrize("script", STORIES)

@@ -78,6 +78,7 @@ def test_truncation_without_views_happens_in_place(tmp_path: Path) -> None:
     assert os.stat(tmp_path / "f").st_ino == inode
 
 
+@pytest.mark.slow
 def test_descriptors_stay_under_the_limit_and_files_stay_usable(tmp_path: Path) -> None:
     disk = OsDisk(descriptors_max=8)
     gc.collect()  # what earlier tests left must not go away while we count

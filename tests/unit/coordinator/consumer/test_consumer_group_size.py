@@ -3,6 +3,8 @@
 import sys
 from types import FrameType
 
+import pytest
+
 from odradek.protocol.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.consumer.group_driver import FakeTopics, GroupDriver
 
@@ -59,6 +61,7 @@ def test_a_steady_heartbeat_costs_the_same_in_any_group() -> None:
     assert steady(small, "m0000") == steady(large, "m0000") < 60
 
 
+@pytest.mark.slow
 def test_a_join_costs_one_pass_over_the_members() -> None:
     few, many = joining(group_of(50)), joining(group_of(200))
     assert few < many < 6 * few
