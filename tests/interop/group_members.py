@@ -20,10 +20,11 @@ from tests.interop.kafka_peer import resolve_jars
 from tests.interop.kafka_peer.jvm import until_parent_ends
 from tests.interop.kafka_peer.tools import java_command
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 90
 SESSION_MS = 10_000
 SESSION_MS_MIN = 2_000
 GROUP_CONFIGS = {
+    "log.retention.ms": "-1",  # whatever timestamps the records have
     # Sessions of the classic protocol are chosen by the member, of the consumer protocol by these.
     "group.min.session.timeout.ms": str(SESSION_MS_MIN),
     "group.consumer.session.timeout.ms": "3000",

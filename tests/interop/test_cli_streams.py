@@ -20,7 +20,7 @@ from tests.interop.clients import Sent
 from tests.interop.clients.confluent import Confluent
 from tests.interop.odradek_tool import COMMAND, odradek_tool
 
-SECONDS_MAX = 20
+SECONDS_MAX = 60
 CONFIGS = {"group.min.session.timeout.ms": "500", "log.retention.ms": "-1"}
 
 

@@ -10,7 +10,7 @@ from tests.interop.kafka_peer import KafkaNode, dump_log, kafka_tool
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 RECORDS = [(b"key %d" % i, b"value %d" % i) for i in range(10)]
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 90
 
 
 def produce(servers: str, topic: str) -> None:

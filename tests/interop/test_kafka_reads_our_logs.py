@@ -19,7 +19,7 @@ from tests.storage_batches import BASE_TIME_MS, make_batch, make_marker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("kafka_libs")]
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 90
 SETTINGS = LogSettings(LogConfig(segment_bytes=2000, index_interval_bytes=300))
 
 

@@ -20,7 +20,7 @@ from tests.interop.kafka_peer.tools import MAIN_CLASSES, java_command
 from tests.interop.node_process import COMMAND, STOP_SECONDS_MAX
 from tests.unit.broker.metrics_scrape import Scrape
 
-SECONDS_MAX = 30
+SECONDS_MAX = 90
 
 
 class MeteredNode:

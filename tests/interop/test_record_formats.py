@@ -12,7 +12,7 @@ from odradek.records import BatchBuilder, CompressionType, Record, read_all
 from tests.interop.mini_broker import TOPIC, MiniBroker
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"key", b"value", (("h", b"1"), ("h", b""), ("n", None))),

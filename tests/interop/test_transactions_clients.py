@@ -85,7 +85,7 @@ def set_version(servers: str, level: str) -> None:
     assert f"FinalizedVersionLevel: {level}" in line
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def java(request: pytest.FixtureRequest) -> Iterator[Callable[[], Program]]:
     """Gives the running program of the Java client, started when first asked for."""
     with ExitStack() as stack:

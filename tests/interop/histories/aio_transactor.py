@@ -10,9 +10,9 @@ from odradek.core.ids import TopicPartition
 from odradek.testing.anomalies import Outcome
 from odradek.testing.anomalies.recorder import Recording, Sending
 from tests.interop.histories.load import INPUTS, Client
-from tests.interop.histories.reading import PATIENCE_SECONDS
+from tests.interop.histories.reading import PATIENCE_SECONDS, TRANSACTION_SECONDS
 
-TIMEOUT_MS: Final = 20_000
+TIMEOUT_MS: Final = int(TRANSACTION_SECONDS * 1000)
 
 
 class AioTransactor(Client):
@@ -29,7 +29,8 @@ class AioTransactor(Client):
                 await asyncio.wait_for(self._transact(recording), PATIENCE_SECONDS)
             except (KafkaError, TimeoutError):
                 recording.abandon()
-                await self._open_anew()
+                await self.producer.stop()
+                await self._open()
             await asyncio.sleep(self.chance.random() * 0.02)
         await self.producer.stop()
 
@@ -53,20 +54,16 @@ class AioTransactor(Client):
         sending.acknowledged(sent.offset)
 
     async def _open(self) -> None:
-        self.producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=self.load.servers,
-            transactional_id=self.name,
-            transaction_timeout_ms=TIMEOUT_MS,
-            request_timeout_ms=TIMEOUT_MS,
-        )
-        await self.producer.start()
-
-    async def _open_anew(self) -> None:
-        await self.producer.stop()
         self.process = self.recorder.new_process()
         while not self.load.stopped.is_set():
+            self.producer = aiokafka.AIOKafkaProducer(
+                bootstrap_servers=self.load.servers,
+                transactional_id=self.name,
+                transaction_timeout_ms=TIMEOUT_MS,
+                request_timeout_ms=TIMEOUT_MS,
+            )
             try:
-                await self._open()
+                await self.producer.start()
             except KafkaError:  # the broker is down just now
                 await self.producer.stop()
             else:

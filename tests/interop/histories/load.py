@@ -3,6 +3,7 @@
 import random
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any, Final
 from odradek.broker.clock import SystemClock
 from odradek.core.ids import TopicPartition
 from odradek.testing.anomalies import Isolation, Recorder
-from tests.interop.histories.reading import PATIENCE_SECONDS, read_to_end, record_polls
+from tests.interop.histories.reading import END_SECONDS_MAX, read_to_end, record_polls
 
 INPUTS: Final = tuple(TopicPartition("in", number) for number in range(3))
 OUTPUTS: Final = tuple(TopicPartition("out", number) for number in range(2))
@@ -28,12 +29,12 @@ class Load:
         self.problems: list[str] = []
         self.seed = seed
         self._lock = threading.Lock()
-        self._sent = 0
+        self.sent = 0
 
     def value(self, process: int) -> str:
         with self._lock:
-            self._sent += 1
-            return f"{process}.{self._sent}"
+            self.sent += 1
+            return f"{process}.{self.sent}"
 
     def config(self, **settings: Any) -> dict[str, Any]:
         return {
@@ -57,8 +58,9 @@ class Load:
             yield
         finally:
             self.stopped.set()
+            deadline = time.monotonic() + END_SECONDS_MAX
             for client in clients:
-                client.join(PATIENCE_SECONDS)
+                client.join(max(deadline - time.monotonic(), 0))
             stuck = [client.where() for client in clients if client.is_alive()]
             assert not stuck, "did not come to an end: " + "\n".join(stuck)
 

@@ -14,6 +14,10 @@ from odradek.testing.anomalies.recorder import Recording
 
 CALL_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 60.0
+TRANSACTION_SECONDS: Final = 20.0
+# A client that went with an open transaction holds up readers for its timeout, and 10 s more until
+# the coordinator looks: six times that is not a matter of how busy the machine is.
+END_SECONDS_MAX: Final = 180.0
 
 # What a broker that was killed leads to; clients go on by themselves.
 TRANSIENT: Final = frozenset(
@@ -49,7 +53,7 @@ def read_to_end(
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(*key, 0) for key in keys])
-    left, deadline = dict(ends), time.monotonic() + PATIENCE_SECONDS
+    left, deadline = dict(ends), time.monotonic() + END_SECONDS_MAX
     while left:
         assert time.monotonic() < deadline, f"not read to the end: {left}"
         messages = consumer.consume(500, timeout=0.5)
@@ -73,7 +77,7 @@ def _high_watermarks(
     try:
         wanted = {key: confluent_kafka.TopicPartition(*key) for key in keys}
         return {
-            key: consumer.get_watermark_offsets(each, CALL_SECONDS)[1]
+            key: consumer.get_watermark_offsets(each, PATIENCE_SECONDS)[1]
             for key, each in wanted.items()
         }
     finally:

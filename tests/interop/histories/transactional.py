@@ -14,6 +14,7 @@ from tests.interop.histories.load import INPUTS, OUTPUTS, Client, Load
 from tests.interop.histories.reading import (
     CALL_SECONDS,
     PATIENCE_SECONDS,
+    TRANSACTION_SECONDS,
     TRANSIENT,
     record_polls,
 )
@@ -29,7 +30,7 @@ class Transactional(Client):
             self.load.config(
                 transactional_id=self.name,
                 linger_ms=1,
-                transaction_timeout_ms=20_000,
+                transaction_timeout_ms=int(TRANSACTION_SECONDS * 1000),
                 message_timeout_ms=15_000,
             )
         )

@@ -35,7 +35,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class JavaClient {
     static final ObjectMapper JSON = new ObjectMapper();
-    static final int DEADLINE_SECONDS = 20;
+    static final int DEADLINE_SECONDS = 60;
     static KafkaProducer<byte[], byte[]> kept;
 
     public static void main(String[] arguments) throws Exception {

@@ -35,7 +35,7 @@ from tests.interop.kafka_peer.jvm import until_parent_ends
 
 ANSWER_SECONDS_MAX = 3 * DEADLINE_SECONDS
 ANSWER_BYTES_MAX = 64_000_000
-END_SECONDS_MAX = 10
+END_SECONDS_MAX = 60
 
 
 class Target(NamedTuple):
