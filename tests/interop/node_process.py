@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.interop.ports import HOST, free_ports
+from tests.readable import is_readable
 
 COMMAND = (str(Path(sys.executable).with_name("odradek")), "serve")
 READY_SECONDS_MAX = 90  # a machine with ten times more to do than cores starts slowly
@@ -81,7 +81,7 @@ class NodeProcess:
         output, said = self.process.stdout.fileno(), b""
         deadline = time.monotonic() + READY_SECONDS_MAX
         while time.monotonic() < deadline:
-            if not select.select([output], [], [], 1)[0]:
+            if not is_readable(output, 1):
                 continue
             chunk = os.read(output, 4096)
             said += chunk

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from tests.interop.clients import Client, Seen, Sent, Tls, client_kinds
 from tests.interop.clients.confluent import Confluent
 from tests.interop.kafka_peer import kafka_tool
 from tests.interop.node_process import COMMAND, READY_SECONDS_MAX, STOP_SECONDS_MAX
+from tests.readable import is_readable
 
 pytestmark = [
     pytest.mark.slow,
@@ -166,7 +166,7 @@ def read_ports(process: subprocess.Popen[bytes], count: int) -> list[int]:
     assert process.stdout is not None
     said, deadline = b"", time.monotonic() + READY_SECONDS_MAX
     while said.count(b"\n") < count and time.monotonic() < deadline:
-        if select.select([process.stdout], [], [], 1)[0]:
+        if is_readable(process.stdout.fileno(), 1):
             chunk = os.read(process.stdout.fileno(), 4096)
             if not chunk:
                 break

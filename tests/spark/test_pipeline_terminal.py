@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import select
 import sys
 import termios
 import time
@@ -17,6 +16,7 @@ from click.testing import CliRunner
 
 from odradek.cli.main import main
 from odradek.testing.broker import Broker
+from tests.readable import is_readable
 from tests.spark.pipeline_files import COMMAND, kill_group, send, start_run, write_definition
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ class Screen:
                 if is_wanted(frame):
                     return frame
             assert time.monotonic() < deadline, self._text[-3000:]
-            if select.select([self._master], [], [], 1.0)[0]:
+            if is_readable(self._master, 1):
                 part = self._read()
                 assert part, f"it ended: {self._text[-3000:]}"
                 self._text += part

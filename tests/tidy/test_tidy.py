@@ -33,3 +33,9 @@ def test_module_is_tidy(path: Path) -> None:
         assert function.end_lineno is not None
         length = function.end_lineno - function.lineno + 1
         assert length <= FUNCTION_LINES_MAX, f"{function.name} is {length} lines"
+
+
+def test_no_two_modules_of_tests_have_one_name() -> None:
+    """Pytest can import only one of them where a folder is no package."""
+    names = [path.name for path in MODULES if path.name.startswith("test_")]
+    assert sorted(names) == sorted(set(names))

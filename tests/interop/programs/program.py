@@ -22,7 +22,6 @@ A record is {"key", "value", "headers": [[name, value]], "timestamp"}, and one t
 import base64
 import json
 import os
-import select
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from typing import IO, Any, NamedTuple
 
 from tests.interop.clients import DEADLINE_SECONDS, Place, ProduceError, Seen, Sent
 from tests.interop.kafka_peer.jvm import until_parent_ends
+from tests.readable import is_readable
 
 ANSWER_SECONDS_MAX = 3 * DEADLINE_SECONDS
 ANSWER_BYTES_MAX = 64_000_000
@@ -80,7 +80,7 @@ class Program(AbstractContextManager["Program"]):
         output, said = _pipe(self._process.stdout).fileno(), bytearray()
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while not said.endswith(b"\n"):
-            ready = select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]
+            ready = is_readable(output, deadline - time.monotonic())
             assert ready, f"no answer within {ANSWER_SECONDS_MAX} s"
             chunk = os.read(output, 1 << 20)
             assert chunk, "the program ended; its last words are on stderr"
