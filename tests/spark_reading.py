@@ -19,6 +19,10 @@ Offsets = dict[str, dict[str, int]]
 HASTY = {"fetchOffset.retryIntervalMs": "20", "kafka.fetch.max.wait.ms": "50"}
 
 
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(start, start + count)]
+
+
 def batch_reader(options: Mapping[str, str]) -> OdradekReader:
     parsed = parse_options({**HASTY, **options})
     check_for_batch(parsed)

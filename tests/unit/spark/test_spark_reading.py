@@ -1,7 +1,6 @@
 """Batch reads from a broker: where they begin and end, what is in them, what goes wrong."""
 
 import time
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -14,24 +13,8 @@ from odradek.spark.planning import DataLossError
 from odradek.spark.reading import cut
 from odradek.spark.source import OdradekReader
 from odradek.testing.broker import Broker
-from tests.spark_reading import at, batch_reader, produce, read_batch, values
+from tests.spark_reading import at, batch_reader, numbered, produce, read_batch, values
 from tests.storage_batches import make_batch
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(memory=True) as started:
-        yield started
-
-
-@pytest.fixture
-def servers(broker: Broker) -> Iterator[dict[str, str]]:
-    yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
-    broker.clear_faults()
-
-
-def numbered(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % number for number in range(start, start + count)]
 
 
 def test_every_column_of_every_record(broker: Broker, servers: dict[str, str]) -> None:

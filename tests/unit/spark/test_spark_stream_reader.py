@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
@@ -11,23 +10,7 @@ from odradek.client import BlockingAdmin, BlockingProducer, BrokerError
 from odradek.spark.options import OptionError
 from odradek.spark.planning import DataLossError
 from odradek.testing.broker import Broker
-from tests.spark_reading import Stream, at, produce
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(memory=True) as started:
-        yield started
-
-
-@pytest.fixture
-def servers(broker: Broker) -> Iterator[dict[str, str]]:
-    yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
-    broker.clear_faults()
-
-
-def numbered(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % number for number in range(start, start + count)]
+from tests.spark_reading import Stream, at, numbered, produce
 
 
 def test_a_stream_begins_at_the_end_unless_told_otherwise(
