@@ -105,16 +105,17 @@ class Stop:
 
 
 def _observers(name: str, as_json: bool, metrics_port: int | None) -> list[Observer]:
+    """Return who is told, in this order: what a person sees is in the metrics already."""
     kind = JsonLines if as_json else Terminal if sys.stdout.isatty() else Lines
-    observers: list[Observer] = [kind(sys.stdout)]
-    if metrics_port is not None:
-        try:
-            metrics = Metrics(name, metrics_port)
-        except OSError as error:
-            _fail(f"--metrics-port {metrics_port}: {error.strerror or error}", error, 1)
-        click.echo(f"metrics on http://127.0.0.1:{metrics.port}/metrics", err=True)
-        observers.append(metrics)
-    return observers
+    shown = kind(sys.stdout)
+    if metrics_port is None:
+        return [shown]
+    try:
+        metrics = Metrics(name, metrics_port)
+    except OSError as error:
+        _fail(f"--metrics-port {metrics_port}: {error.strerror or error}", error, 1)
+    click.echo(f"metrics on http://127.0.0.1:{metrics.port}/metrics", err=True)
+    return [metrics, shown]
 
 
 # Status.
