@@ -1,5 +1,6 @@
 """The configs as the controller and the logs need them: validated, resolved, described."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -12,12 +13,14 @@ from odradek.core.config import (
     ConfigType,
     describe_topic,
     log_config_values,
+    reconfigure,
     validate_broker_configs,
     validate_client_metrics_configs,
     validate_group_configs,
     validate_topic_configs,
 )
 from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.topic_names import check_topic_name
 from odradek.metadata.config_resource import ConfigResource, ResourceType
 from odradek.metadata.image import ClusterImage
 from odradek.protocol.generated.create_topics import CreatableTopicConfigs
@@ -31,6 +34,7 @@ _DEFINITIONS: Final = {
     ResourceType.GROUP: GROUP_CONFIGS,
     ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
 }
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _TIMESTAMP_TYPES: Final = {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
@@ -40,9 +44,17 @@ _TIMESTAMP_TYPES: Final = {
 class TopicConfigRules:
     """What the controller asks before it writes configs into the metadata log."""
 
-    def __init__(self, current: Callable[[], BrokerConfig]) -> None:
-        """``current`` gives the broker's config as it is now: it changes while the broker runs."""
+    def __init__(
+        self,
+        current: Callable[[], BrokerConfig],
+        check_listeners: Callable[[BrokerConfig], None] = lambda _config: None,
+    ) -> None:
+        """``current`` gives the broker's config as it is now: it changes while the broker runs.
+
+        ``check_listeners`` raises ApiError if the broker's listeners could not work with another.
+        """
         self._current = current
+        self._check_listeners = check_listeners
 
     def validate(
         self,
@@ -51,17 +63,40 @@ class TopicConfigRules:
         existing: Mapping[str, str],  # noqa: ARG002
     ) -> None:
         if resource.type is ResourceType.TOPIC:
+            if not resource.name:
+                problem = "Default topic resources are not allowed."
+                raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+            check_topic_name(resource.name)
             config = self._current()
             small = config.small_segments
             validate_topic_configs(configs, config.levels, small_segments=small)
         elif resource.type is ResourceType.BROKER:
+            if resource.name:
+                self._check_is_this_node(resource.name)
             validate_broker_configs(configs, self._current(), per_broker=bool(resource.name))
+            if resource.name:
+                config = self._current()
+                everywhere = config.levels.dynamic_default
+                self._check_listeners(reconfigure(config, everywhere, configs))
         elif resource.type is ResourceType.GROUP:
+            if not resource.name:
+                problem = "Default group resources are not allowed."
+                raise ApiError(ErrorCode.INVALID_REQUEST, problem)
             validate_group_configs(configs, self._current())
         elif resource.type is ResourceType.CLIENT_METRICS:
             if not resource.name:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
             validate_client_metrics_configs(configs)
+
+    def _check_is_this_node(self, name: str) -> None:
+        """Only a broker itself can tell whether a config is good for it."""
+        expected = self._current().node_id
+        if not _INTEGER.fullmatch(name):
+            problem = f"Node id must be an integer, but it is: {name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+        if int(name) != expected:
+            problem = f"Unexpected broker id, expected {expected}, but received {name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, problem)
 
     def is_list(self, resource: ConfigResource, name: str) -> bool:
         definition = _DEFINITIONS.get(resource.type, {}).get(name)

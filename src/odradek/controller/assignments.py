@@ -38,9 +38,11 @@ def place_partitions(
 
 
 def assigned_partitions(
-    view: ClusterView, assignments: Iterable[Sequence[int]], replication_factor: int | None = None
+    view: ClusterView,
+    assignments: Iterable[tuple[int, Sequence[int]]],
+    replication_factor: int | None = None,
 ) -> list[PartitionImage]:
-    """Check replicas that a request lists, preferred leader first.
+    """Check replicas that a request lists for partitions by number, preferred leader first.
 
     All partitions must have the same number of them; that of the first if none is given.
 
@@ -48,16 +50,19 @@ def assigned_partitions(
         ApiError: INVALID_REPLICA_ASSIGNMENT.
     """
     created = []
-    for number, replicas in enumerate(assignments):
+    for number, replicas in assignments:
         _check_brokers(view, replicas)
         if replication_factor is None:
             replication_factor = len(replicas)
         if len(replicas) != replication_factor:
-            problem = f"{len(replicas)} replicas where other partitions have {replication_factor}"
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            raise _refused(
+                f"a partition with {len(replicas)} replica(s), but this is not consistent with "
+                f"previous partitions, which have {replication_factor} replica(s)."
+            )
         partition = new_partition(view, replicas)
         if not partition.isr:
-            problem = f"assignment {number}: all its brokers are fenced or shutting down"
+            problem = "All brokers specified in the manual partition assignment for partition"
+            problem += f" {number} are fenced or in controlled shutdown."
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
         created.append(partition)
     return created
@@ -75,15 +80,17 @@ def new_partition(view: ClusterView, replicas: Sequence[int]) -> PartitionImage:
 
 def _check_brokers(view: ClusterView, replicas: Sequence[int]) -> None:
     if not replicas:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition without replicas")
-    if len(set(replicas)) != len(replicas):
-        problem = f"a broker twice among {list(replicas)}"
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-    for broker_id in replicas:
+        raise _refused("an empty replica list.")
+    for broker_id in sorted(replicas):
         broker = view.image.brokers.get(broker_id)
         if broker is None:
-            problem = f"broker {broker_id} is not registered"
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            raise _refused(f"broker {broker_id}, but no such broker is registered.")
         if not broker.takes_replicas:
-            problem = f"every log directory of broker {broker_id} is cordoned"
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            raise _refused(f"broker {broker_id}, but all its log directories are cordoned.")
+        if replicas.count(broker_id) > 1:
+            raise _refused(f"the broker {broker_id} more than once.")
+
+
+def _refused(what: str) -> ApiError:
+    problem = f"The manual partition assignment includes {what}"
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)

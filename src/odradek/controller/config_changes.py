@@ -1,4 +1,8 @@
-"""AlterConfigs and IncrementalAlterConfigs: for each resource all changes or none."""
+"""AlterConfigs and IncrementalAlterConfigs: for each resource all changes or none.
+
+What is refused is refused in Kafka's words. Not here: loggers (resource type 8), whose levels are
+no part of the cluster's state and which cannot be altered yet.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -113,7 +117,8 @@ def _each(
         resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
         try:
             if seen[each.resource_type, each.resource_name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the resource is there more than once")
+                problem = "Each resource must appear at most once."
+                raise ApiError(ErrorCode.INVALID_REQUEST, problem)
             _check_type(resource, each.resource_type)
             planned = plan_configs(view, resource, changes_of(view, resource, each))
             if len(records) + len(planned) > view.settings.records_per_request_max:
@@ -128,9 +133,7 @@ def _replacement(
     view: ClusterView, resource: ConfigResource, request: replacing.AlterConfigsResource
 ) -> Changes:
     _check_names(config.name for config in request.configs)
-    for config in request.configs:
-        if config.value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{config.name} needs a value")
+    _refuse_nulls(config.name for config in request.configs if config.value is None)
     gone: dict[str, str | None] = dict.fromkeys(view.image.config_of(resource))
     return gone | {config.name: config.value for config in request.configs}
 
@@ -139,6 +142,11 @@ def _increments(
     view: ClusterView, resource: ConfigResource, request: incremental.AlterConfigsResource
 ) -> Changes:
     _check_names(config.name for config in request.configs)
+    _refuse_nulls(
+        config.name
+        for config in request.configs
+        if config.value is None and config.config_operation != ConfigOperation.DELETE
+    )
     return {config.name: _incremented(view, resource, config) for config in request.configs}
 
 
@@ -148,17 +156,14 @@ def _incremented(
     try:
         operation = ConfigOperation(config.config_operation)
     except ValueError:
-        problem = f"{config.name}: unknown operation {config.config_operation}"
+        problem = f"Unknown operations type {config.config_operation}"
         raise ApiError(ErrorCode.INVALID_REQUEST, problem) from None
-    if operation is ConfigOperation.DELETE:
+    if operation is ConfigOperation.DELETE or config.value is None:
         return None
-    if config.value is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{config.name} needs a value")
     if operation is ConfigOperation.SET:
         return config.value
     if not view.rules.is_list(resource, config.name):
-        problem = f"{config.name} is not a list: set it instead"
-        raise ApiError(ErrorCode.INVALID_CONFIG, problem)
+        raise _no_list(resource, config.name, operation)
     current = view.image.config_of(resource).get(config.name)
     if current is None:
         current = view.rules.default_value(resource, config.name) or ""
@@ -171,16 +176,29 @@ def _incremented(
     return ",".join(items)
 
 
+def _no_list(resource: ConfigResource, name: str, operation: ConfigOperation) -> ApiError:
+    if resource.type is ResourceType.BROKER:
+        problem = f"Config value {operation.name.lower()} is not allowed for config key: {name}"
+    else:
+        problem = f"Can't {operation.name} to key {name} because its type is not LIST."
+    return ApiError(ErrorCode.INVALID_CONFIG, problem)
+
+
 def _check_names(names: Iterable[str]) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"named more than once: {', '.join(twice)}")
+    if any(count > 1 for count in Counter(names).values()):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def _refuse_nulls(names: Iterable[str]) -> None:
+    listed = ", ".join(names)
+    if listed:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {listed}")
 
 
 def _check_type(resource: ConfigResource, number: int) -> None:
     # Loggers are no part of the cluster's state: whoever owns them answers for them.
     if resource.type in (ResourceType.UNKNOWN, ResourceType.BROKER_LOGGER):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"unknown resource type {number}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}")
 
 
 def _check_change(
@@ -188,27 +206,30 @@ def _check_change(
 ) -> None:
     if value is not None and len(value) > view.settings.config_value_chars_max:
         limit = view.settings.config_value_chars_max
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name}: at most {limit} characters")
+        problem = "The configuration value cannot be added because it exceeds the maximum value"
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{problem} size of {limit} bytes.")
     if name != MIN_INSYNC_REPLICAS or not view.image.elr_enabled:
         return
     # With ELR every broker and the controller must mean the same minimum.
     if resource.type == ResourceType.BROKER and resource.name:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} cannot differ by broker while ELR is on")
+        problem = f"Broker-level {name} cannot be altered while ELR is enabled."
+        raise ApiError(ErrorCode.INVALID_CONFIG, problem)
     if resource.type == ResourceType.BROKER and value is None:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} cannot be removed while ELR is on")
+        problem = f"Cluster-level {name} cannot be removed while ELR is enabled."
+        raise ApiError(ErrorCode.INVALID_CONFIG, problem)
 
 
 def _check_exists(view: ClusterView, resource: ConfigResource) -> None:
     if resource.type == ResourceType.TOPIC and resource.name not in view.image.topics:
-        problem = f"there is no topic {resource.name!r}"
+        problem = f"The topic '{resource.name}' does not exist."
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
     if resource.type == ResourceType.BROKER and resource.name:
         if not resource.name.isascii() or not resource.name.isdecimal():
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{resource.name!r} is no broker id")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {resource.name}")
         node = int(resource.name)
         nodes = {*view.image.brokers, *view.image.controllers, view.settings.node_id}
         if node not in nodes:
-            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node}")
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node} found.")
 
 
 def _record(

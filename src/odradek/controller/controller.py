@@ -211,8 +211,10 @@ class Controller:
     def alter_partition(self, request: AlterPartitionRequest) -> Result[AlterPartitionResponse]:
         return isr_changes.alter_partition(self._view, request)
 
-    def update_features(self, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
-        return feature_changes.update_features(self._view, request)
+    def update_features(
+        self, request: UpdateFeaturesRequest, kraft_version: int = 0
+    ) -> Result[UpdateFeaturesResponse]:
+        return feature_changes.update_features(self._view, request, kraft_version)
 
     def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest

@@ -1,7 +1,11 @@
-"""UpdateFeatures, and the features with which a cluster begins."""
+"""UpdateFeatures, and the features with which a cluster begins.
+
+What is refused is refused in Kafka's words.
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import Final
 
 from odradek.controller.result import Result
 from odradek.controller.view import MIN_INSYNC_REPLICAS, ClusterView
@@ -15,6 +19,8 @@ from odradek.metadata import (
 )
 from odradek.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    KRAFT_VERSIONS,
     METADATA_VERSION,
     METADATA_VERSIONS,
     REQUIRED_METADATA_VERSION,
@@ -32,6 +38,8 @@ from odradek.protocol.generated.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+
+_FAILED: Final = "The update failed for all features since the following feature had an error"
 
 
 class UpgradeType(IntEnum):
@@ -70,20 +78,25 @@ def bootstrap_records(
 
 
 def update_features(
-    view: ClusterView, request: UpdateFeaturesRequest
+    view: ClusterView, request: UpdateFeaturesRequest, kraft_version: int = 0
 ) -> Result[UpdateFeaturesResponse]:
-    """Plan new levels: all of them or, if one is refused, none."""
+    """Plan new levels: all of them or, if one is refused, none.
+
+    ``kraft_version`` is the level that the metadata log itself has. Another one is checked here, by
+    the same rules, and written by whoever owns the log: it is no metadata record.
+    """
     wanted = dict(view.image.features)
     wanted |= {each.feature: each.max_version_level for each in request.feature_updates}
     records: list[VersionedRecord] = []
     response = UpdateFeaturesResponse(error_message=None)
     try:
         for update in request.feature_updates:
-            _check_update(view, update, wanted)
-            records.append(_level(update.feature, update.max_version_level))
+            _check_update(view, update, wanted, kraft_version)
+            if update.feature != KRAFT_VERSION:
+                records.append(_level(update.feature, update.max_version_level))
     except ApiError as error:
         response.error_code = error.code
-        response.error_message = f"no feature was changed: {error.message}"
+        response.error_message = f"{_FAILED}: {error.message}"
         return Result((), response)
     # Versions 0 and 1 have an answer for each; later ones leave it out by themselves.
     response.results = [
@@ -95,48 +108,75 @@ def update_features(
     return Result(() if request.validate_only else tuple(records), response)
 
 
-def _check_update(view: ClusterView, update: FeatureUpdateKey, wanted: Mapping[str, int]) -> None:
+def _check_update(
+    view: ClusterView, update: FeatureUpdateKey, wanted: Mapping[str, int], kraft_version: int
+) -> None:
     name, level = update.feature, update.max_version_level
-    current = view.image.features.get(name, 0)
+    current = kraft_version if name == KRAFT_VERSION else view.image.features.get(name, 0)
     # Version 0 has no upgrade type but this flag.
     kind = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
     if kind not in tuple(UpgradeType):
-        raise _refused(name, level, f"unknown upgrade type {kind}")
+        problem = "The controller does not support the given upgrade type."
+        raise _refused(name, level, problem)
     if level < 0:
-        raise _refused(name, level, "levels are not negative")
+        raise _refused(name, level, "A feature version cannot be less than 0.")
     _check_supported(view, name, level)
     if level < current and kind == UpgradeType.UPGRADE:
-        raise _refused(name, level, f"it is at {current}: ask for a downgrade")
+        problem = "Can't downgrade the version of this feature without setting the upgrade type to"
+        raise _refused(name, level, f"{problem} either safe or unsafe downgrade.")
     if level > current and kind != UpgradeType.UPGRADE:
-        raise _refused(name, level, f"it is at {current}: that is no downgrade")
+        raise _refused(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION:
-        _check_metadata_version(current, level)
+        _check_metadata_version(current, level, kind)
+    if name == KRAFT_VERSION and level < current:
+        # The log names its voters from 1 on, and a static quorum could not know them.
+        raise _refused(name, level, "Can't downgrade the version of this feature.")
     needed = REQUIRED_METADATA_VERSION.get(name, {}).get(level, 0)
     if wanted.get(METADATA_VERSION, 0) < needed:
-        raise _refused(name, level, f"it needs {METADATA_VERSION} {needed}")
+        problem = f"{name} could not be set to {level} because it depends on {METADATA_VERSION}"
+        raise _refused(name, level, f"{problem} level {needed}")
 
 
 def _check_supported(view: ClusterView, name: str, level: int) -> None:
     none = VersionRange(0, 0)
-    if level not in view.settings.supported_features.get(name, none):
-        raise _refused(name, level, "this controller does not support it")
+    local = view.settings.supported_features.get(name, none)
+    local = KRAFT_VERSIONS if name == KRAFT_VERSION else local
+    _check_range(f"Local controller {view.settings.node_id}", local, name, level)
+    if name == KRAFT_VERSION:
+        return  # the voters' business, and this is the only one
     for broker in view.image.brokers.values():
-        if level not in broker.features.get(name, none):
-            raise _refused(name, level, f"broker {broker.broker_id} does not support it")
+        supported = broker.features.get(name, none)
+        _check_range(f"Broker {broker.broker_id}", supported, name, level)
     for node_id, controller in view.image.controllers.items():
-        if node_id != view.settings.node_id and level not in controller.features.get(name, none):
-            raise _refused(name, level, f"controller {node_id} does not support it")
+        if node_id != view.settings.node_id:
+            supported = controller.features.get(name, none)
+            _check_range(f"Controller {node_id}", supported, name, level)
 
 
-def _check_metadata_version(current: int, level: int) -> None:
+def _check_range(who: str, supported: VersionRange, name: str, level: int) -> None:
+    if level in supported:
+        return
+    if supported.max == 0:
+        raise _refused(name, level, f"{who} does not support this feature.")
+    raise _refused(name, level, f"{who} only supports versions {supported.min}-{supported.max}")
+
+
+def _check_metadata_version(current: int, level: int, kind: int) -> None:
     lost = [each for each in METADATA_VERSIONS if level < each.level <= current]
-    if any(each.changes_records for each in lost):
-        # Kafka refuses the unsafe downgrade as well (KAFKA-13896).
-        raise _refused(METADATA_VERSION, level, f"what came up to {current} would be lost")
+    if not any(each.changes_records for each in lost):
+        return
+    problem = f"Unsupported {METADATA_VERSION} downgrade from {current} to {level}."
+    if kind == UpgradeType.UNSAFE_DOWNGRADE:  # not even then (KAFKA-13896)
+        problem += " Unsafe metadata downgrade is not supported in this version."
+    else:
+        problem += " Refusing to perform the requested downgrade because it might delete metadata"
+        problem += " information."
+    raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, problem)
 
 
 def _refused(name: str, level: int, problem: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"{name} cannot be {level}: {problem}")
+    what = f"Invalid update version {level} for feature {name}."
+    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"{what} {problem}")
 
 
 def _unify_min_isr(view: ClusterView) -> list[VersionedRecord]:

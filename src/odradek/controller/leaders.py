@@ -99,7 +99,7 @@ def elect_leaders(view: ClusterView, request: ElectLeadersRequest) -> Result[Ele
     """
     election = _ELECTIONS.get(request.election_type)
     if election is None:
-        problem = f"unknown election type {request.election_type}"
+        problem = f"Unknown election type {request.election_type}"
         raise ApiError(ErrorCode.INVALID_REQUEST, problem)
     records: list[VersionedRecord] = []
     response = ElectLeadersResponse()
@@ -138,20 +138,29 @@ def _plan_election(
     view: ClusterView, name: str, number: int, election: Election
 ) -> PartitionChangeRecord:
     topic = view.image.topics.get(name)
-    partition = None if topic is None else topic.partitions.get(number)
-    if topic is None or partition is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name}-{number}")
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(number)
+    if partition is None:
+        problem = f"No such partition as {name}-{number}"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
     if election is Election.PREFERRED:
         needed = partition.leader != partition.preferred_leader
-        refusal = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        refusal = ApiError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+        )
     else:
         needed = partition.leader == NO_LEADER
-        refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        refusal = ApiError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "Eligible topic partition leaders are not available.",
+        )
     if not needed:
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED)
+        problem = "Leader election not needed for topic partition."
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, problem)
     change = change_of(view, topic, number, partition, view.is_active)
     change.election = election
     record = change.plan()
     if record is None:
-        raise ApiError(refusal)
+        raise refusal
     return record

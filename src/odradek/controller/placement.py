@@ -45,11 +45,15 @@ def place_replicas(
     Raises:
         ApiError: INVALID_REPLICATION_FACTOR, there are too few brokers.
     """
-    if replication_factor > len(brokers):
-        problem = f"{replication_factor} replicas need as many brokers, usable are {len(brokers)}"
-        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
     if all(broker.fenced for broker in brokers):
-        problem = "every broker is fenced, shutting down or cordoned: start one, then try again"
+        problem = "All brokers are currently fenced, or have all their log directories cordoned."
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
+    if replication_factor > len(brokers):
+        problem = (
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(brokers)} broker(s) are registered or some brokers have all their log "
+            "directories cordoned."
+        )
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
     placement = _Placement(brokers, random)
     for replicas in existing:

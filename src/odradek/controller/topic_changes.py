@@ -1,4 +1,6 @@
-"""CreateTopics, DeleteTopics and CreatePartitions.
+"""CreateTopics and CreatePartitions.
+
+What is refused is refused in Kafka's words: people search for them, and scripts look for them.
 
 Not implemented: create-topic policies, mutation quotas, and what ACLs hide; the one who handles
 the request filters by ACLs before and after.
@@ -49,7 +51,7 @@ def create_topics(
             if too_much is not None:
                 raise too_much
             if names[topic.name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is there more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             results[topic.name] = creation.create(topic)
         except ApiError as error:  # one bad topic must not fail its neighbours
             results[topic.name] = CreatableTopicResult(
@@ -67,8 +69,7 @@ def _too_much(view: ClusterView, request: CreateTopicsRequest) -> ApiError | Non
         wanted = len(topic.assignments) or topic.num_partitions
         partitions += settings.default_partitions if wanted == -1 else max(wanted, 0)
     if partitions > settings.partitions_per_request_max:
-        problem = f"{partitions} partitions in one request, at most"
-        problem += f" {settings.partitions_per_request_max} are allowed"
+        problem = "Excessively large number of partitions per request."
         return ApiError(ErrorCode.POLICY_VIOLATION, problem)
     if len(view.image.topics) + len(request.topics) > settings.topics_max:
         problem = f"the cluster may have {settings.topics_max} topics"
@@ -119,17 +120,19 @@ class _TopicCreation:
         if name in self.view.image.topics:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if name == CLUSTER_METADATA_TOPIC:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is the controller's own log")
+            problem = f"Creation of internal topic {name} is prohibited."
+            raise ApiError(ErrorCode.INVALID_REQUEST, problem)
         check_topic_name(name)
         other = self.collisions.get(collision_key(name)) if has_collision_chars(name) else None
         if other is not None:
-            problem = f"{name!r} and the existing {other!r} would have the same metrics"
+            problem = f"Topic '{name}' collides with existing topic: {other}"
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
     def _configs(self, topic: CreatableTopic) -> tuple[dict[str, str], list[VersionedRecord]]:
         without = [config.name for config in topic.configs if config.value is None]
         if without:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"without a value: {', '.join(without)}")
+            problem = f"Null value not supported for topic configs: {','.join(without)}"
+            raise ApiError(ErrorCode.INVALID_CONFIG, problem)
         configs = {
             config.name: config.value for config in topic.configs if config.value is not None
         }
@@ -141,29 +144,45 @@ class _TopicCreation:
         if topic.assignments:
             return self._assigned(topic)
         if topic.replication_factor < -1 or topic.replication_factor == 0:
-            problem = "the replication factor must be positive, or -1 for the default"
+            problem = "Replication factor must be larger than 0, or -1 to use the default value."
             raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
         if topic.num_partitions < -1 or topic.num_partitions == 0:
-            problem = "the number of partitions must be positive, or -1 for the default"
+            problem = "Number of partitions was set to an invalid non-positive value."
             raise ApiError(ErrorCode.INVALID_PARTITIONS, problem)
-        count = topic.num_partitions
-        factor = topic.replication_factor
-        return place_partitions(
-            self.view,
-            partitions=settings.default_partitions if count == -1 else count,
-            replication_factor=settings.default_replication_factor if factor == -1 else factor,
-            random=self.random,
-        )
+        count, factor = topic.num_partitions, topic.replication_factor
+        factor = settings.default_replication_factor if factor == -1 else factor
+        try:
+            return place_partitions(
+                self.view,
+                partitions=settings.default_partitions if count == -1 else count,
+                replication_factor=factor,
+                random=self.random,
+            )
+        except ApiError as error:
+            problem = f"Unable to replicate the partition {factor} time(s): {error.message}"
+            raise ApiError(error.code, problem) from error
 
     def _assigned(self, topic: CreatableTopic) -> list[PartitionImage]:
-        if topic.replication_factor != -1 or topic.num_partitions != -1:
-            problem = "with an assignment, leave replication factor and partitions at -1"
-            raise ApiError(ErrorCode.INVALID_REQUEST, problem)
-        brokers = {each.partition_index: each.broker_ids for each in topic.assignments}
-        if sorted(brokers) != list(range(len(topic.assignments))):
-            problem = "an assignment must name each partition from 0 upwards once"
+        for name, value in (
+            ("replication factor", topic.replication_factor),
+            ("numPartitions", topic.num_partitions),
+        ):
+            if value != -1:
+                problem = "A manual partition assignment was specified, but"
+                problem += f" {name} was not set to -1."
+                raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+        brokers: dict[int, list[int]] = {}
+        for each in topic.assignments:
+            if each.partition_index in brokers:
+                problem = "Found multiple manual partition assignments for partition"
+                problem += f" {each.partition_index}"
+                raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            brokers[each.partition_index] = each.broker_ids
+        partitions = assigned_partitions(self.view, sorted(brokers.items()))
+        if sorted(brokers) != list(range(len(brokers))):
+            problem = "partitions should be a consecutive 0-based integer sequence"
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-        return assigned_partitions(self.view, [brokers[number] for number in sorted(brokers)])
+        return partitions
 
     def _new_id(self) -> Uuid:
         while True:
@@ -184,7 +203,7 @@ def create_partitions(
         results[topic.name] = result
         try:
             if names[topic.name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is there more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             records += _more_partitions(view, topic, random, len(records))
         except ApiError as error:  # one bad topic must not fail its neighbours
             result.error_code = error.code
@@ -198,11 +217,15 @@ def _more_partitions(
 ) -> list[VersionedRecord]:
     topic = view.image.topics.get(request.name)
     if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.name!r}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     count = len(topic.partitions)
     additional = request.count - count
-    if additional <= 0:
-        problem = f"the topic has {count} partitions: {request.count} would be no increase"
+    if additional == 0:
+        problem = f"Topic already has {count} partition(s)."
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, problem)
+    if additional < 0:
+        problem = f"The topic {request.name} currently has {count} partition(s);"
+        problem += f" {request.count} would not be an increase."
         raise ApiError(ErrorCode.INVALID_PARTITIONS, problem)
     check_record_count(view, planned + additional)
     too_much = partitions_max_exceeded(view, planned + additional)
@@ -218,11 +241,12 @@ def _more_partitions(
             existing=[partition.replicas for partition in topic.partitions.values()],
         )
     elif len(request.assignments) != additional:
-        problem = f"{len(request.assignments)} assignments for {additional} new partitions"
+        problem = f"Attempted to add {additional} additional partition(s), but only"
+        problem += f" {len(request.assignments)} assignment(s) were specified."
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     else:
         brokers = [assignment.broker_ids for assignment in request.assignments]
-        partitions = assigned_partitions(view, brokers, replication_factor)
+        partitions = assigned_partitions(view, enumerate(brokers, count), replication_factor)
     return partition_records(view, topic.topic_id, count, partitions)
 
 

@@ -23,17 +23,20 @@ def delete_topics(view: ClusterView, request: DeleteTopicsRequest) -> Result[Del
     response = DeleteTopicsResponse()
     for (name, topic_id), count in named.items():
         result = DeletableTopicResult(name=name, topic_id=topic_id)
-        response.responses.append(result)
         try:
+            _check_name(name, topic_id, count)
             topic = _find(view, name, topic_id)
-            # Also if it is meant once by name and once by id.
-            if count > 1 or (named[topic.name, ZERO_UUID] and named[None, topic.topic_id]):
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is there more than once")
             result.name, result.topic_id = topic.name, topic.topic_id
+            if named[None, topic.topic_id] and named[topic.name, ZERO_UUID]:
+                if name is None:
+                    continue  # one answer for both, and that is the name's
+                problem = "The provided topic name maps to an ID that was already supplied."
+                raise ApiError(ErrorCode.INVALID_REQUEST, problem)
             records.append(view.versioned(RemoveTopicRecord(topic_id=topic.topic_id)))
         except ApiError as error:  # one bad topic must not fail its neighbours
             result.error_code = error.code
             result.error_message = error.message or None
+        response.responses.append(result)
     return Result(tuple(records), response)
 
 
@@ -44,17 +47,27 @@ def _named(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, Uuid]]:
         yield topic.name, topic.topic_id
 
 
+def _check_name(name: str | None, topic_id: Uuid, count: int) -> None:
+    if name is None and topic_id == ZERO_UUID:
+        problem = "Neither topic name nor id were specified."
+    elif name is not None and topic_id != ZERO_UUID:
+        problem = "You may not specify both topic name and topic id."
+    elif count > 1:
+        problem = f"Duplicate topic {'id' if name is None else 'name'}."
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+
+
 def _find(view: ClusterView, name: str | None, topic_id: Uuid) -> TopicImage:
-    if name is not None and topic_id != ZERO_UUID:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "give the topic's name or its id, not both")
     if name is not None:
         topic = view.image.topics.get(name)
         if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            problem = "This server does not host this topic-partition."
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
         return topic
-    if topic_id == ZERO_UUID:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "give the topic's name or its id")
     topic = view.image.topics_by_id.get(topic_id)
     if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
+        problem = "This server does not host this topic ID."
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, problem)
     return topic

@@ -16,22 +16,24 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse a name that could not be a folder's or would confuse tools.
+    """Refuse a name that could not be a folder's or would confuse tools, in Kafka's words.
 
     Raises:
         ApiError: INVALID_TOPIC_EXCEPTION.
     """
     if not name:
-        problem = "a topic needs a name"
+        problem = "the empty string is not allowed"
     elif name in (".", ".."):
-        problem = f"a topic cannot be called {name!r}"
+        problem = f"'{name}' is not allowed"
     elif len(name) > TOPIC_NAME_CHARS_MAX:
-        problem = f"{len(name)} characters, at most {TOPIC_NAME_CHARS_MAX} are allowed"
+        problem = f"the length of '{name}' is longer than the max allowed length"
+        problem += f" {TOPIC_NAME_CHARS_MAX}"
     elif not _LEGAL.fullmatch(name):
-        problem = f"{name!r}: use only ASCII letters and digits, '.', '_' and '-'"
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics,"
+        problem += " '.', '_' and '-'"
     else:
         return
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def has_collision_chars(name: str) -> bool:

@@ -28,6 +28,7 @@ from odradek.core.config.values import (
     ConfigResourceType,
     ConfigType,
     UpdateMode,
+    parse_value,
 )
 from odradek.core.errors import ApiError, ErrorCode
 
@@ -268,8 +269,13 @@ def validate_client_metrics_configs(configs: Mapping[str, str]) -> None:
             message = f"Unknown client metrics configuration: {name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
         try:
-            value = definition.parse(text)
-            if name == "match" and isinstance(value, tuple):
-                parse_client_match(value)
+            value = parse_value(name, definition.type, text)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, error.message) from error
+        if name == "match" and isinstance(value, tuple):
+            parse_client_match(value)
+        try:
+            definition.parse(text)
+        except ConfigError as error:
+            message = f"Invalid value {value} for {name}, interval must be between 100 and 3600000"
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{message} (1 hour)") from error

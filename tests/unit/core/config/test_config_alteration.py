@@ -111,6 +111,10 @@ def test_configs_of_groups_and_client_metrics() -> None:
         ErrorCode.INVALID_REQUEST,
         "Unknown client metrics configuration: x",
     )
-    assert refusal(lambda: validate_client_metrics_configs({"interval.ms": "99"}))[0] is (
+    assert refusal(lambda: validate_client_metrics_configs({"interval.ms": "99"})) == (
+        ErrorCode.INVALID_REQUEST,
+        "Invalid value 99 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+    )
+    assert refusal(lambda: validate_client_metrics_configs({"interval.ms": "x"}))[0] is (
         ErrorCode.INVALID_CONFIG
     )

@@ -59,9 +59,9 @@ ssl.secure.random.implementation STRING - per-broker
     A Java random generator, taken and ignored.
 ssl.engine.factory.class CLASS - per-broker
     A class that sets up TLS; classes of Java cannot be loaded here.
-ssl.allow.dn.changes BOOLEAN false
+ssl.allow.dn.changes BOOLEAN false live
     Whether a new key store may carry another distinguished name.
-ssl.allow.san.changes BOOLEAN false
+ssl.allow.san.changes BOOLEAN false live
     Whether a new key store may carry other alternative names.
 sasl.enabled.mechanisms LIST GSSAPI per-broker
     The SASL mechanisms that clients may use.
