@@ -8,7 +8,7 @@ from odradek.protocol.apis import api_for_key
 from odradek.protocol.framing import FrameReader, frame_request, open_response
 from odradek.protocol.message import Message
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 120
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 
 R = TypeVar("R", bound=Message)

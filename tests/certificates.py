@@ -11,7 +11,7 @@ from pathlib import Path
 CLIENT_SUBJECT = "/C=DE/O=Example, Inc./OU=dev/CN=client"
 CLIENT_PRINCIPAL = "User:CN=client,OU=dev,O=Example\\, Inc.,C=DE"
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-_NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
 
 
 def openssl(folder: Path, *arguments: str) -> None:
@@ -21,9 +21,9 @@ def openssl(folder: Path, *arguments: str) -> None:
 def make_pki(folder: Path) -> Path:
     for ca in ("ca", "other"):
         make_certificate(folder, ca, f"/CN={ca}")
-    _sign(folder, "server", "/CN=server", "ca")
-    _sign(folder, "client", CLIENT_SUBJECT, "ca")
-    _sign(folder, "stranger", "/CN=stranger", "other")
+    sign(folder, "server", "/CN=server", "ca")
+    sign(folder, "client", CLIENT_SUBJECT, "ca")
+    sign(folder, "stranger", "/CN=stranger", "other")
     locking = ("-topk8", "-v2", "aes-256-cbc", "-passout", "pass:secret")
     openssl(folder, "pkcs8", *locking, "-in", "server.key", "-out", "locked.key")
     return folder
@@ -35,10 +35,11 @@ def make_certificate(folder: Path, name: str, subject: str, *options: str) -> No
     openssl(folder, "req", "-x509", *own, "-utf8", "-days", "2", "-out", f"{name}.pem")
 
 
-def _sign(folder: Path, name: str, subject: str, ca: str) -> None:
+def sign(folder: Path, name: str, subject: str, ca: str = "ca", names: str = NAMES) -> None:
+    """Make one that is signed by ``ca``, for the hosts in ``names``."""
     own = (*_NEW_KEY, "-keyout", f"{name}.key", "-subj", subject)
     openssl(folder, "req", *own, "-out", f"{name}.csr")
-    (folder / "names").write_text(_NAMES)
+    (folder / "names").write_text(names)
     signer = ("-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial")
     made = ("-days", "2", "-extfile", "names", "-out", f"{name}.pem")
     openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signer, *made)

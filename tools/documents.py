@@ -39,6 +39,19 @@ def compatibility() -> str:
         "Produce is advertised from version 0, because librdkafka stops compressing otherwise; "
         "versions 0 to 2 are refused, as in Kafka 4.",
         "",
+        "Nothing is throttled: `throttle_time_ms` is 0 in every response, and quotas of clients, "
+        "of topic changes and of replication can be neither set nor read. Their configs have no "
+        "effect.",
+        "",
+        "Listeners speak PLAINTEXT or SSL. One that should speak SASL is refused at the start, in "
+        "one line; `sasl.*` configs of a node without such a listener have no effect, and the log "
+        "says so. Certificates in PEM are replaced while the node runs, as in Kafka, by "
+        "IncrementalAlterConfigs on `listener.name.<name>.ssl.keystore.*` or `ssl.truststore.*`; "
+        "other configs of listeners need a restart.",
+        "",
+        "What the controller refuses has Kafka's code and Kafka's words; "
+        "`tests/interop/test_controller_refusals_kafka.py` has the list, and the exceptions.",
+        "",
     ]
     return "\n".join(lines)
 

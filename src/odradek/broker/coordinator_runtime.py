@@ -34,7 +34,7 @@ from odradek.records import (
     read_records,
 )
 from odradek.storage.disk import Buffer
-from odradek.storage.log import read_marker
+from odradek.storage.producer_replay import read_marker
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.scan import iter_batches
 

@@ -7,9 +7,8 @@ from typing import Final
 
 from odradek.broker.feature_choice import choose_features, parse_feature, release_named
 from odradek.broker.formatting import FormatError, FormatPlan
-from odradek.broker.initial_voters import InitialVoter, parse_voters
+from odradek.broker.initial_voters import InitialVoter, find_controller_listener, parse_voters
 from odradek.core.config import BrokerConfig
-from odradek.core.config.listeners import Listener, parse_listeners
 from odradek.core.ids import Uuid
 
 _VOTERS: Final = "controller.quorum.voters"
@@ -90,20 +89,10 @@ def _choose_voters(
 def _standalone_voter(config: BrokerConfig, random: Random) -> InitialVoter:
     if not config.is_controller:
         raise FormatError("--standalone is only for a node with the role controller.")
-    listener = _find_controller_listener(config)
+    listener = find_controller_listener(config)
     if listener is None:
         raise FormatError(
             "--standalone writes down where this controller listens, and controller.listener.names "
             "names no listener. Add one; or do not format: odradek serve needs neither."
         )
-    host = listener.host or "localhost"
-    return InitialVoter(config.node_id, host, listener.port, Uuid.random(random))
-
-
-def _find_controller_listener(config: BrokerConfig) -> Listener | None:
-    name = "advertised.listeners"
-    advertised = parse_listeners(name, config.elements(name))
-    for listener in (*advertised, *config.listeners):
-        if listener.name in config.controller_listener_names:
-            return listener
-    return None
+    return InitialVoter.at(listener, config.node_id, Uuid.random(random))

@@ -1,8 +1,13 @@
-"""The voters that ``storage format`` writes down: ``id@host:port:directory``, as KIP-853 has it."""
+"""The voters that are first written down: ``id@host:port:directory``, as KIP-853 has it.
+
+By ``storage format``, or when a quorum that was only in the configs goes to kraft.version 1.
+"""
 
 import re
 from typing import Final, NamedTuple
 
+from odradek.core.config import BrokerConfig
+from odradek.core.config.listeners import Listener, parse_listeners
 from odradek.core.errors import CorruptionError, OdradekError
 from odradek.core.ids import Uuid
 from odradek.protocol.generated.control_records import (
@@ -28,6 +33,20 @@ class InitialVoter(NamedTuple):
     host: str
     port: int
     directory_id: Uuid
+
+    @classmethod
+    def at(cls, listener: Listener, node_id: int, directory_id: Uuid) -> "InitialVoter":
+        return cls(node_id, listener.host or "localhost", listener.port, directory_id)
+
+
+def find_controller_listener(config: BrokerConfig) -> Listener | None:
+    """Return where this node's controller is to be found; None if it listens nowhere."""
+    name = "advertised.listeners"
+    advertised = parse_listeners(name, config.elements(name))
+    for listener in (*advertised, *config.listeners):
+        if listener.name in config.controller_listener_names:
+            return listener
+    return None
 
 
 def parse_voters(text: str) -> list[InitialVoter]:

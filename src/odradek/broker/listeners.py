@@ -6,11 +6,13 @@ may be set for one listener alone, by ``listener.name.<name in lower case>.`` be
 
 Certificates and keys are PEM (``ssl.keystore.type=PEM``): the default, JKS, and PKCS12 are formats
 of Java's. The rules about what goes together are Kafka's. Everything is tried out here, so that a
-wrong file is refused with the name of the config that has it. What is set while the broker runs
-has no effect on listeners yet.
+wrong file is refused with the name of the config that has it. Of what is set while the broker runs
+stores and their passwords have an effect (``listener_certificates``), other configs of listeners
+have none yet.
 """
 
 import socket
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -46,7 +48,8 @@ def client_listeners(config: BrokerConfig) -> list[Listener]:
             case SecurityProtocol.PLAINTEXT:
                 listeners.append(Listener(each.name, each.host, each.port))
             case SecurityProtocol.SSL:
-                tls = _tls_settings(_SslConfigs(config, each.name))
+                tls = tls_settings(config, each.name)
+                try_tls(config, each.name, tls)
                 listeners.append(Listener(each.name, each.host, each.port, "SSL", tls))
             case other:
                 message = (
@@ -121,9 +124,15 @@ class _SslConfigs:
         return ConfigError(f"{name}: {message} (listener {self.listener}).", name=name)
 
 
-def _tls_settings(configs: _SslConfigs) -> TlsSettings:
+def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
+    """Return what a TLS listener is to show and to ask for, as its configs say; no file is read.
+
+    Raises:
+        ConfigError: They do not go together; ``name`` is the config to change.
+    """
+    configs = _SslConfigs(config, listener)
     certificate, key = _key_store(configs)
-    settings = TlsSettings(
+    return TlsSettings(
         certificate=certificate,
         key=key,
         key_password=configs.text("ssl.key.password"),
@@ -132,19 +141,27 @@ def _tls_settings(configs: _SslConfigs) -> TlsSettings:
         versions=_versions(configs),
         cipher_suites=configs.elements("ssl.cipher.suites"),
     )
+
+
+def try_tls(config: BrokerConfig, listener: str, settings: TlsSettings) -> ssl.SSLContext:
+    """Return the context of a listener with ``settings``.
+
+    Raises:
+        ConfigError: They cannot be used; ``name`` is the config to change.
+    """
     try:
-        server_context(settings)
+        return server_context(settings)
     except TlsSettingsError as error:
         at_fault = {
-            "certificate": "ssl.keystore.location" if key is None else "ssl.keystore.key",
+            "certificate": "ssl.keystore.location" if settings.key is None else "ssl.keystore.key",
             "ca": "ssl.truststore.location"
             if isinstance(settings.ca, Path)
             else "ssl.truststore.certificates",
             "client_auth": "ssl.client.auth",
             "cipher_suites": "ssl.cipher.suites",
         }
+        configs = _SslConfigs(config, listener)
         raise configs.refuse(at_fault[error.setting], str(error)) from error
-    return settings
 
 
 def _key_store(configs: _SslConfigs) -> tuple[Pem, Pem | None]:

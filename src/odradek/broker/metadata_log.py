@@ -33,6 +33,7 @@ from odradek.metadata.snapshots import BOOTSTRAP_SNAPSHOT, QuorumRecords, append
 from odradek.protocol.generated.control_records import (
     LeaderChangeMessage,
     LeaderChangeMessageVoter,
+    VotersRecord,
 )
 from odradek.protocol.versioned import decode_metadata
 from odradek.raft.config import RaftConfig
@@ -45,7 +46,8 @@ from odradek.raft.voters import VoterSet
 from odradek.records import BatchBuilder, BatchHeader, ControlRecordType, read_records
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, write_atomically
-from odradek.storage.log import FlushPlan
+from odradek.storage.flush_plan import FlushPlan
+from odradek.storage.log import Log
 from odradek.storage.log_directory import DirectoryRefusedError
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.recovery import LogSettings, open_log
@@ -89,32 +91,39 @@ class MetadataLog:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._flush: Flush = _flush_here
         self._is_flushing = False
-        disk.make_folder(folder)
-        self.log, _ = open_log(
-            METADATA_PARTITION,
-            disk,
-            folder,
-            _log_settings(config),
-            now_ms=clock.now_ms(),
-            random=random,
-            clean=False,
-        )
+        self.log = self._open_log(config, random)
         self._snapshots = MetadataSnapshots(disk, folder)
         self.upkeep = MetadataUpkeep(self.log, self._snapshots, self._shown, config, clock)
         self._quorum, self._voters_in_log = QuorumRecords(), True
         self._load_snapshot()
-        key = ReplicaKey(node_id, directory_id)
-        self._raft = RaftNode(
-            key,
-            self._find_voters(key),
+        self.replica_key = ReplicaKey(node_id, directory_id)
+        self._raft = self._make_raft(random)
+        self._carry_out(self._raft.take_ready())
+        self._flush_soon()
+
+    def _open_log(self, config: MetadataLogConfig, random: Random) -> Log:
+        self._disk.make_folder(self._folder)
+        log, _ = open_log(
+            METADATA_PARTITION,
+            self._disk,
+            self._folder,
+            _log_settings(config),
+            now_ms=self._clock.now_ms(),
+            random=random,
+            clean=False,
+        )
+        return log
+
+    def _make_raft(self, random: Random) -> RaftNode:
+        return RaftNode(
+            self.replica_key,
+            self._find_voters(self.replica_key),
             MetadataLogView(self.log, self._snapshots),
             self._read_hard_state(),
             config=RaftConfig(),
             random=random,
-            now_ms=clock.monotonic_ms(),
+            now_ms=self._clock.monotonic_ms(),
         )
-        self._carry_out(self._raft.take_ready())
-        self._flush_soon()
 
     @property
     def image(self) -> ClusterImage:
@@ -128,6 +137,23 @@ class MetadataLog:
     def kraft_version(self) -> int:
         """The level of a feature that is no metadata record: from 1 on the log names its voters."""
         return self._quorum.kraft_version
+
+    @property
+    def voters(self) -> VotersRecord | None:
+        """The voters by the log, with where they listen; None if it names none."""
+        return self._quorum.voters
+
+    def append_quorum(self, quorum: QuorumRecords) -> None:
+        """Let the log name its voters, who must be those that it has; whoever appends next waits.
+
+        They count when they are committed: until then the quorum is this node all the same.
+        """
+        assert quorum.voters is not None
+        assert [each.voter_id for each in quorum.voters.voters] == [self.replica_key.id]
+        builder = BatchBuilder(control=True)
+        quorum.append_to(builder, self._clock.now_ms())
+        self._append(builder.build())
+        self._flush_soon()
 
     def flush_with(self, flush: Flush) -> None:
         """Let somebody else wait for the disk from now on."""
@@ -294,6 +320,7 @@ class MetadataLog:
         provenance = MetadataProvenance(
             header.last_offset, header.partition_leader_epoch, header.max_timestamp
         )
+        self._quorum = self._quorum.after(buffer, header)
         records = (
             []
             if header.is_control

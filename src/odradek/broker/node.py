@@ -10,7 +10,7 @@ controller, become leader of what the image says. Stopped in the reverse one.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -21,16 +21,19 @@ from odradek.broker.config_rules import TopicConfigRules, log_settings
 from odradek.broker.connection_events import ConnectionEvents
 from odradek.broker.delayed import DelayedOperations
 from odradek.broker.dispatch import Dispatcher
-from odradek.broker.dynamic_config import is_for_broker, with_dynamic_configs
+from odradek.broker.dynamic_config import with_dynamic_configs
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.group_coordinator import GroupCoordinator
 from odradek.broker.internal_topics import InternalTopics, creatable
-from odradek.broker.listeners import client_listeners, registered_listeners, server_limits
+from odradek.broker.listener_certificates import ListenerCertificates
+from odradek.broker.listeners import client_listeners, server_limits
 from odradek.broker.metadata_log import METADATA_PARTITION, MetadataLog
+from odradek.broker.metadata_publisher import MetadataPublisher
 from odradek.broker.metadata_snapshots import read_bootstrap
 from odradek.broker.metadata_upkeep import MetadataLogConfig
 from odradek.broker.metrics.registry import Metrics
 from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.registration import registration_request
 from odradek.broker.replicas import Replicas
 from odradek.broker.transaction_coordinator import TransactionCoordinator
 from odradek.broker.work import WorkThreads
@@ -41,15 +44,13 @@ from odradek.core.clock import Clock
 from odradek.core.config import BrokerConfig
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
-from odradek.metadata.config_resource import ConfigResource, ResourceType
-from odradek.metadata.features import SUPPORTED_FEATURES
+from odradek.metadata.config_resource import ConfigResource
 from odradek.metadata.image import ClusterImage, MetadataUpdate
-from odradek.metadata.topics import TopicImage
 from odradek.net.server import ConnectionInfo, Handler, Reply, Server
 from odradek.protocol.framing import Request
-from odradek.protocol.generated import broker_registration, create_topics
+from odradek.protocol.generated import create_topics
 from odradek.storage.disk import Disk, OsDisk
-from odradek.storage.log import FlushPlan
+from odradek.storage.flush_plan import FlushPlan
 from odradek.storage.log_dir_files import read_meta_properties
 from odradek.storage.log_loading import LoadingProgress
 from odradek.storage.log_store import LogStore
@@ -98,7 +99,8 @@ class Node:
         self.internal_topics = InternalTopics(self)
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
-        self._coordinators = {each.topic: each for each in (self.groups, self.transactions)}
+        self.coordinators: Final = {each.topic: each for each in (self.groups, self.transactions)}
+        self.publisher = MetadataPublisher(self)
 
     # Life.
 
@@ -134,8 +136,10 @@ class Node:
         node_events.started(self, self.clock.monotonic_ms() - begun_ms)
 
     def _make_server(self) -> Server:
+        listeners = client_listeners(self.config)
+        self._certificates = ListenerCertificates(listeners)
         return Server(
-            client_listeners(self.config),
+            listeners,
             self._handle,
             server_limits(self.config),
             on_event=self._connection_events,
@@ -163,14 +167,12 @@ class Node:
             default_partitions=self.config.num_partitions,
             default_replication_factor=self.config.default_replication_factor,
         )
-        rules = TopicConfigRules(lambda: self.config)
+        rules = TopicConfigRules(lambda: self.config, self._certificates.check)
         self.controller = Controller(settings, rules, self.metadata.image)
         # After the metadata log, which may be opened only now: a topic whose creation a crash cut
         # short is taken on below, when there is an image.
         self.replicas = Replicas(self.store, self.delayed)
-        with self.store.creating():
-            for topic in self.image.topics.values():
-                self._take_on(topic, topic.partitions)
+        self.publisher.publish_all(self.image)
 
     def _read_cluster_id(self) -> str | None:
         for path in self._directories:
@@ -201,12 +203,14 @@ class Node:
                 config=self._metadata_log_config(),
             )
             # What cannot be used any more is left out; it was valid when it was set.
-            self._take_dynamic_configs(self._metadata.image)
+            self.take_dynamic_configs(self._metadata.image, is_start=True)
         return self._metadata
 
-    def _take_dynamic_configs(self, image: ClusterImage) -> None:
+    def take_dynamic_configs(self, image: ClusterImage, *, is_start: bool = False) -> None:
+        """Let the configs of this broker be what the image says."""
         self.config, refused = with_dynamic_configs(self.config, image)
         node_events.configs_refused(refused)
+        self._certificates.load(self.config, self.server, is_start=is_start)
 
     def _metadata_log_config(self) -> MetadataLogConfig:
         config = self.config
@@ -223,23 +227,7 @@ class Node:
         now_ms = self.clock.monotonic_ms()
         formatted = read_bootstrap(self._disk, PurePath(self.config.metadata_log_dir))
         self.change(lambda controller: controller.activate(now_ms, formatted))
-        request = broker_registration.BrokerRegistrationRequest(
-            broker_id=self.node_id,
-            cluster_id=self.cluster_id,
-            incarnation_id=Uuid.random(self.random),
-            listeners=registered_listeners(self.config, self.server.endpoints),
-            features=[
-                broker_registration.Feature(
-                    name=name,
-                    min_supported_version=versions.min,
-                    max_supported_version=versions.max,
-                )
-                for name, versions in SUPPORTED_FEATURES.items()
-            ],
-            rack=self.config.broker_rack,
-            log_dirs=[each.directory_id for each in self.store.directories if each.directory_id],
-            previous_broker_epoch=_or_none(self.store.previous_broker_epoch),
-        )
+        request = registration_request(self)
         if self.node_id in self.controller.image.brokers:
             # The log directories are locked: the broker that is registered is this one's past.
             self.change(lambda controller: controller.fence_broker(self.node_id))
@@ -259,8 +247,9 @@ class Node:
                 timer.cancel()
         if self._compaction is not None:
             self._compaction.stop()
+        self.publisher.stop()
         self.delayed.complete_all()
-        for coordinator in self._coordinators.values():
+        for coordinator in self.coordinators.values():
             coordinator.stop()
         await self.server.stop(STOP_GRACE_MS if self.failure is None else 0)
         self._connection_events.close()
@@ -274,7 +263,7 @@ class Node:
         took_ms = self.clock.monotonic_ms() - begun_ms
         node_events.stopped(self.node_id, took_ms, clean=self.failure is None)
 
-    def _look_at_directories(self) -> None:
+    def look_at_directories(self) -> None:
         """Say which log directories went offline, and give up when too little is left, as Kafka.
 
         One that is only full is not given up: retention may free it.
@@ -322,7 +311,7 @@ class Node:
 
     @property
     def image(self) -> ClusterImage:
-        return self.metadata.image
+        return self.publisher.image
 
     @property
     def metadata_offset(self) -> int:
@@ -333,7 +322,7 @@ class Node:
         plan: Callable[[Controller], Result[R]],
         then: Callable[[R], None] = lambda _reply: None,
     ) -> None:
-        """Have the controller plan something; ``then`` gets the reply when it is committed.
+        """Have the controller plan something; ``then`` gets the reply when it has taken effect.
 
         Raises:
             ApiError: The whole request is refused; nothing was planned.
@@ -342,7 +331,10 @@ class Node:
         for record in result.records:
             self.controller.replay(record.message)
         try:
-            self.metadata.append(result.records, lambda: then(result.reply))
+            self.metadata.append(
+                result.records,
+                lambda: self.publisher.when_published(lambda: then(result.reply)),
+            )
         except OSError as error:
             # The controller has them and the log does not.
             self._fail("the metadata log cannot be written", error)
@@ -390,7 +382,7 @@ class Node:
 
         def finished(error: BaseException | None) -> None:
             work.done(error, self.clock.now_ms())
-            self._look_at_directories()
+            self.look_at_directories()
             done(partition, error)
 
         self.threads.run(work.run, self.metrics.timed_flush(finished))
@@ -402,43 +394,8 @@ class Node:
         return log_settings(self.config, configs)
 
     def _on_update(self, update: MetadataUpdate) -> None:
-        if not hasattr(self, "replicas"):
-            return  # still loading: all topics are taken on afterwards
-        node_events.topics_changed(update)
-        self.metrics.partition_changes.on_update(update)
-        now_ms = self.clock.now_ms()
-        delta, image = update.delta, update.image
-        for gone in delta.topics_deleted:
-            self.replicas.remove_topic(gone.name, gone.topic_id, now_ms)
-            if gone.name in self._coordinators:
-                for number in gone.partitions:
-                    self._coordinators[gone.name].on_resigned(number)
-        with self.store.creating():
-            for topic_id, number in delta.partitions_changed:
-                self._take_on(image.topics_by_id[topic_id], [number])
-        if any(is_for_broker(resource, self.node_id) for resource in delta.configs_changed):
-            self._take_dynamic_configs(image)
-            for name in image.topics:
-                self.store.update_settings(name, now_ms)
-        for coordinator in self._coordinators.values():
-            coordinator.on_update(update)  # with the configs as they are now
-        for resource in delta.configs_changed:
-            if resource.type is ResourceType.TOPIC and resource.name in image.topics:
-                self.store.update_settings(resource.name, now_ms)
-
-    def _take_on(self, topic: TopicImage, numbers: Iterable[int]) -> None:
-        self.replicas.add_topic(topic.name, topic.topic_id)
-        for number in numbers:
-            partition = topic.partitions[number]
-            if self.node_id in partition.replicas:
-                self.replicas.become_leader(
-                    TopicPartition(topic.name, number),
-                    topic.topic_id,
-                    partition.leader_epoch,
-                    self.clock.now_ms(),
-                )
-                if topic.name in self._coordinators:
-                    self._coordinators[topic.name].on_elected(number, partition.leader_epoch)
+        if hasattr(self, "replicas"):  # else still loading: all topics are taken on afterwards
+            self.publisher.publish(update)
 
     # Timers.
 
@@ -461,7 +418,7 @@ class Node:
             self._upkeep_timer.cancel()
         now_ms = self.clock.now_ms()
         self._run_upkeep(now_ms)
-        self._look_at_directories()
+        self.look_at_directories()
         wait_ms = self.store.next_deadline_ms() - now_ms
         snapshot_ms = self.metadata.upkeep.next_deadline_ms()
         if snapshot_ms is not None:
@@ -476,7 +433,7 @@ class Node:
 
             def finished(error: BaseException | None, work: Work = work) -> None:
                 work.done(error, self.clock.now_ms())
-                self._look_at_directories()
+                self.look_at_directories()
 
             is_flush = isinstance(work, FlushWork)
             done = self.metrics.timed_flush(finished) if is_flush else finished
@@ -492,7 +449,7 @@ class Node:
             if timer is not None:
                 timer.cancel()
         self._tick_delayed()
-        for coordinator in self._coordinators.values():
+        for coordinator in self.coordinators.values():
             coordinator.tick()
         if self._compaction is not None:
             self._compaction.on_clock_advanced()
@@ -515,8 +472,3 @@ class Node:
                 self._fail("the metadata log cannot be written", fatal)
 
         self.threads.run(plan.run, self.metrics.timed_flush(finished))
-
-
-def _or_none(epoch: int | None) -> int:
-    """Return the broker epoch as the protocol has it: -1 for none."""
-    return -1 if epoch is None else epoch

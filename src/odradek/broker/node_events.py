@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.event_log import Event
+from odradek.core.errors import ApiError
+from odradek.core.ids import TopicPartition
 from odradek.metadata.image import MetadataUpdate
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_loading import LoadingProgress
@@ -77,6 +79,11 @@ def directories_offline(directories: Sequence[LogDirectory]) -> None:
                 error=directory.error,
             )
         )
+
+
+def partition_offline(partition: TopicPartition, error: ApiError) -> None:
+    """Say that a partition has no log that could be used; the directory's own event says why."""
+    _storage.error(Event("partition offline", partition=partition, error=error))
 
 
 def topics_changed(update: MetadataUpdate) -> None:

@@ -13,7 +13,8 @@ from odradek.broker.delayed import DelayedOperations
 from odradek.broker.metrics.traffic import TopicTraffic, Traffic
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
-from odradek.storage.log import AppendResult, Isolation, Log, ReadResult
+from odradek.storage.log import AppendResult, Isolation, Log
+from odradek.storage.log_read import ReadResult
 from odradek.storage.log_store import LogStore
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.validation import WritableBuffer

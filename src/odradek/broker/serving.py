@@ -68,7 +68,7 @@ def run(
         OSError: An address cannot be listened on, or the disk fails at the start.
     """
     for warning in loaded.warnings:
-        _logger.warning(Event("doubtful config", doubt=warning))
+        _logger.warning(Event("doubtful config", doubt=str(warning)))
     if loaded.ignored:
         _logger.warning(Event("configs without effect yet", configs=loaded.ignored))
     try:

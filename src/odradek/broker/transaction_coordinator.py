@@ -43,10 +43,16 @@ _NEEDS_NO_MARKER: Final = frozenset(
 )
 
 
+class _CoordinatorFencedError(Exception):
+    """There was a marker of a later coordinator, or of somebody who claimed to be one."""
+
+
 class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def __init__(self, node: "Node") -> None:
         super().__init__(node, TRANSACTION_TOPIC, self._new_shard, _decode)
         self._settings: TransactionSettings | None = None
+        self.marker_retries = 0
+        """Transactions some of whose markers wait for another try."""
 
     def on_update(self, update: MetadataUpdate) -> None:
         """Hear of a new image: other settings, another version of transactions."""
@@ -127,15 +133,35 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     ) -> None:
         if self._led.get(led.replica.partition.partition) is not led:
             return  # whoever leads now writes them
-        failed = [each for each in partitions if not self._write_marker(led, markers, each)]
+        try:
+            failed = [each for each in partitions if not self._write_marker(led, markers, each)]
+        except _CoordinatorFencedError as error:
+            # As with Kafka the transaction stays as it was decided, and its producer is told that
+            # it goes on. A coordinator of a later epoch writes what is left.
+            _log.error("markers of %s are given up: %s", markers.transactional_id, error)
+            return
         if failed:
+            self.marker_retries += 1
             loop = asyncio.get_running_loop()
-            loop.call_later(MARKER_RETRY_MS / 1000, self._write_markers, led, markers, failed)
+            loop.call_later(MARKER_RETRY_MS / 1000, self._retry_markers, led, markers, failed)
+
+    def _retry_markers(
+        self,
+        led: Led["TransactionShard"],
+        markers: "MarkersToWrite",
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        self.marker_retries -= 1
+        self._write_markers(led, markers, partitions)
 
     def _write_marker(
         self, led: Led["TransactionShard"], markers: "MarkersToWrite", partition: TopicPartition
     ) -> bool:
-        """Write one; False if it is to be tried again."""
+        """Write one; False if it is to be tried again.
+
+        Raises:
+            _CoordinatorFencedError: A later coordinator has written there: this one never may.
+        """
         try:
             append_marker(
                 self._node,
@@ -147,6 +173,8 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
                 transaction_version=markers.transaction_version,
             )
         except ApiError as error:
+            if error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                raise _CoordinatorFencedError(str(error)) from error
             if error.code not in _NEEDS_NO_MARKER:
                 _log.warning("marker of %s for %s: %s", markers.transactional_id, partition, error)
                 return False

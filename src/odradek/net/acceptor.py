@@ -61,6 +61,11 @@ class Acceptor:
             raise OSError(error.errno, message) from error
         self._loop.add_reader(self._socket, self._accept)
 
+    def replace_tls(self, context: ssl.SSLContext) -> None:
+        """Use another context for new connections; those that there are keep theirs."""
+        assert self._context is not None, "the listener speaks no TLS"
+        self._context = context
+
     def close(self) -> None:
         """Stop accepting and drop what has not finished its handshake."""
         if self._resume is not None:

@@ -1,5 +1,7 @@
 r"""Whom a certificate names: its subject, in the words of Java's ``X500Principal.getName()``.
 
+And for which hosts it speaks, as far as it takes to compare two of them.
+
 That is RFC 2253 (``CN=alice,OU=dev,O=Example\, Inc.``), and what Kafka calls the user of a
 connection with a client certificate, so that permissions written for Kafka fit here too.
 
@@ -29,6 +31,8 @@ _KEYWORDS: Final[Mapping[str, str]] = {
 _VERSION: Final = 0xA0
 _TEXT: Final = frozenset({0x0C, 0x13, 0x14, 0x16})
 """UTF8String, PrintableString, T61String (old tools use it for ASCII too), IA5String."""
+_EXTENSIONS: Final = 0xA3
+_SUBJECT_ALTERNATIVE_NAME: Final = "2.5.29.17"
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _LENGTH_BYTES_MAX: Final = 4
 
@@ -39,12 +43,32 @@ def subject_of(certificate: bytes) -> str:
     Raises:
         CorruptionError: It is no certificate.
     """
-    whole, *_ = _several(certificate, 1)
-    to_be_signed, *_ = _several(whole.content, 1)
-    fields = [each for each in _several(to_be_signed.content, 6) if each.tag != _VERSION]
-    subject = fields[4]  # after serial number, algorithm, issuer and validity
+    subject = _fields(certificate)[4]  # after serial number, algorithm, issuer and validity
     parts = [_relative_name(each.content) for each in _elements(subject.content)]
     return ",".join(reversed(parts))
+
+
+def alternative_names_of(certificate: bytes) -> frozenset[bytes]:
+    """Return the subject alternative names of a certificate in DER, each in DER.
+
+    Raises:
+        CorruptionError: It is no certificate.
+    """
+    for field in _fields(certificate):
+        if field.tag == _EXTENSIONS:
+            (extensions, *_) = _several(field.content, 1)
+            for extension in _elements(extensions.content):
+                kind, *_, value = _several(extension.content, 2)
+                if _dotted(kind.content) == _SUBJECT_ALTERNATIVE_NAME:
+                    (names, *_) = _several(value.content, 1)
+                    return frozenset(each.encoded for each in _elements(names.content))
+    return frozenset()
+
+
+def _fields(certificate: bytes) -> list["_Element"]:
+    whole, *_ = _several(certificate, 1)
+    to_be_signed, *_ = _several(whole.content, 1)
+    return [each for each in _several(to_be_signed.content, 6) if each.tag != _VERSION]
 
 
 def _relative_name(content: bytes) -> str:

@@ -5,6 +5,7 @@ request (its rules are in :mod:`odradek.net.settings`), until ``await stop(grace
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -116,6 +117,12 @@ class Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+
+    def replace_tls(self, listener: str, context: ssl.SSLContext) -> None:
+        """Let a TLS listener show another certificate to those who connect from now on."""
+        for acceptor in self._acceptors:
+            if acceptor.listener.name == listener:
+                acceptor.replace_tls(context)
 
     def close_one(self, connection: ConnectionInfo, detail: str) -> None:
         """Drop one connection at once, if it is still there."""

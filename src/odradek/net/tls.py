@@ -9,12 +9,14 @@ others TLS 1.2 is not.
 import asyncio
 import re
 import ssl
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from odradek.net.distinguished_name import subject_of
+from odradek.core.errors import CorruptionError
+from odradek.net.distinguished_name import alternative_names_of, subject_of
 from odradek.net.settings import (
     ANONYMOUS,
     ClientAuth,
@@ -64,6 +66,32 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         _load_ca(context, settings.ca)
     context.verify_mode = _VERIFY[settings.client_auth]
     return context
+
+
+class CertificateIdentity(NamedTuple):
+    """For whom a certificate speaks: clients must find the same in the one that replaces it."""
+
+    subject: str
+    alternative_names: frozenset[bytes]
+
+
+def identity_of(settings: TlsSettings) -> CertificateIdentity:
+    """Return whom the certificate names that a listener shows.
+
+    Raises:
+        OSError: Its file cannot be read.
+        CorruptionError: There is none in it.
+    """
+    pem = settings.certificate
+    text = pem.read_text("latin-1") if isinstance(pem, Path) else pem
+    for begin, kind, body, _ in _PEM_BLOCK.findall(text):
+        if kind == "CERTIFICATE":
+            try:
+                der = b64decode("".join(body.split()), validate=True)
+            except ValueError:
+                raise CorruptionError(f"{begin}: no base64 behind it") from None
+            return CertificateIdentity(subject_of(der), alternative_names_of(der))
+    raise CorruptionError(f"no certificate {_shown(pem)}")
 
 
 def principal_of(transport: asyncio.BaseTransport) -> str:

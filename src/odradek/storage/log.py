@@ -20,26 +20,21 @@ from pathlib import PurePath
 from random import Random
 from typing import Final, NamedTuple
 
-from odradek.core.errors import ApiError, CorruptionError, ErrorCode
+from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
-from odradek.records import (
-    BatchHeader,
-    EndTransactionMarker,
-    TimestampType,
-    parse_header,
-    read_records,
-)
-from odradek.records.batch import CONTROL_FLAG, MAGIC, NO_PRODUCER_ID, TRANSACTIONAL_FLAG
-from odradek.records.control import decode_end_transaction_marker
+from odradek.records import BatchHeader, EndTransactionMarker, TimestampType, parse_header
+from odradek.records.batch import NO_PRODUCER_ID
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk
+from odradek.storage.flush_plan import FlushPlan
 from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from odradek.storage.offset_index import RELATIVE_OFFSET_MAX, IndexEntry
-from odradek.storage.producer_state import AppendOrigin, ProducerStates
-from odradek.storage.scan import check_batch, iter_batches
-from odradek.storage.segment import DELETED_SUFFIX, BatchPosition, Segment
+from odradek.storage.log_read import ReadResult, read_segments
+from odradek.storage.offset_index import RELATIVE_OFFSET_MAX
+from odradek.storage.producer_replay import apply_appended, read_marker, replay
+from odradek.storage.producer_state import AppendOrigin, BatchMetadata, ProducerStates
+from odradek.storage.scan import check_replica_batches
+from odradek.storage.segment import DELETED_SUFFIX, Segment
 from odradek.storage.segments import Segments
-from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.validation import WritableBuffer, place, validate
 
 NO_EPOCH: Final = -1
@@ -62,13 +57,6 @@ class AppendResult(NamedTuple):
     is_duplicate: bool = False
     is_flush_due: bool = False
     """``flush.messages`` was reached: the append may be acknowledged only after a flush."""
-
-
-class ReadResult(NamedTuple):
-    records: Buffer
-    """Whole batches, the first of which holds the wanted offset; only the last may be cut short."""
-    aborted_transactions: list[AbortedTransaction] | None = None
-    """For LAST_STABLE_OFFSET: what to leave out of ``records``."""
 
 
 class DeletedSegment(NamedTuple):
@@ -138,18 +126,21 @@ class Log:
             if origin is AppendOrigin.CLIENT:
                 duplicate = self.producer_states.find_duplicate(header)
                 if duplicate is not None:
-                    return AppendResult(
-                        duplicate.first_offset,
-                        duplicate.last_offset,
-                        duplicate.timestamp,
-                        duplicate.timestamp,
-                        is_duplicate=True,
-                    )
+                    return _duplicate_result(duplicate)
             marker = read_marker(batch, header)
             self.producer_states.check(
                 header, origin, marker, transaction_version=transaction_version
             )
+        return self._append_valid(batch, header, marker, leader_epoch, now_ms)
 
+    def _append_valid(
+        self,
+        batch: WritableBuffer,
+        header: BatchHeader,
+        marker: EndTransactionMarker | None,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         max_timestamp = place(
@@ -169,12 +160,16 @@ class Log:
         # never run ahead of bytes the segment has accepted.
         self.log_end_offset = last_offset + 1
         if header.producer_id > NO_PRODUCER_ID:
-            self._apply_producer_state(parse_header(batch), marker, segment, now_ms)
+            apply_appended(self.producer_states, parse_header(batch), marker, segment, now_ms)
         self.producer_states.update_map_end_offset(self.log_end_offset)
-        own_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        is_flush_due = self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        is_own_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         return AppendResult(
-            base_offset, last_offset, max_timestamp, now_ms if own_time else -1, False, is_flush_due
+            base_offset,
+            last_offset,
+            max_timestamp,
+            now_ms if is_own_time else -1,
+            False,
+            last_offset + 1 - self.recovery_point >= self.config.flush_messages,
         )
 
     def append_as_follower(
@@ -189,7 +184,9 @@ class Log:
         Raises:
             CorruptionError: A batch fails its checksum or does not follow on; nothing is written.
         """
-        headers = self._checked_replica_batches(records, leader_epoch)
+        headers = check_replica_batches(
+            records, self.partition, next_offset=self.log_end_offset, leader_epoch=leader_epoch
+        )
         if not headers:
             return None
         first, last = headers[0], headers[-1]
@@ -206,29 +203,12 @@ class Log:
         for header in headers:
             if header.producer_id > NO_PRODUCER_ID:
                 marker = read_marker(records, header)
-                self._apply_producer_state(header, marker, segment, now_ms)
+                apply_appended(self.producer_states, header, marker, segment, now_ms)
         self.producer_states.update_map_end_offset(self.log_end_offset)
         is_flush_due = self.log_end_offset - self.recovery_point >= self.config.flush_messages
         return AppendResult(
             first.base_offset, last.last_offset, max_timestamp, -1, is_flush_due=is_flush_due
         )
-
-    def _checked_replica_batches(
-        self, records: Buffer, leader_epoch: int | None
-    ) -> list[BatchHeader]:
-        headers: list[BatchHeader] = []
-        next_offset = self.log_end_offset
-        for header in iter_batches(records):
-            if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
-                break
-            check_batch(records, header)
-            if header.base_offset < next_offset:
-                raise CorruptionError(
-                    f"{self.partition}: offset {header.base_offset} where {next_offset} is next"
-                )
-            next_offset = header.next_offset
-            headers.append(header)
-        return headers
 
     def _segment_for_append(
         self,
@@ -253,28 +233,6 @@ class Log:
             return
         self.leader_epochs.assign(epoch, start_offset)
         self._latest_epoch = self.leader_epochs.latest_epoch
-
-    def _apply_producer_state(
-        self,
-        header: BatchHeader,
-        marker: EndTransactionMarker | None,
-        segment: Segment,
-        now_ms: int,
-    ) -> None:
-        completed = self.producer_states.apply(header, now_ms, marker)
-        if completed is None:
-            return
-        if completed.is_aborted:
-            last_stable_offset = self.producer_states.last_stable_offset(completed)
-            segment.transaction_index.append(
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    last_stable_offset,
-                )
-            )
-        self.producer_states.complete(completed)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Start a new active segment and return it."""
@@ -358,22 +316,15 @@ class Log:
                 f"{self.partition}: {offset} is not in "
                 f"[{self.log_start_offset}, {self.log_end_offset}]",
             )
-        end_offset = self.end_offset(isolation)
-        aborted = isolation is Isolation.LAST_STABLE_OFFSET
-        slot = self.segments.slot_of(offset)
-        while offset < end_offset and slot < len(self.segments):
-            segment = self.segments[slot]
-            found = segment.search_for(offset)
-            if found is not None:
-                count = max(bytes_max, found.size) if at_least_one_batch else bytes_max
-                count = min(count, self._end_position(segment, slot, end_offset) - found.position)
-                if count <= 0:
-                    break
-                records = segment.read(found.position, count)
-                in_view = self._aborted(slot, found, count) if aborted else None
-                return ReadResult(records, in_view)
-            slot += 1  # compaction emptied the rest of the segment
-        return ReadResult(b"", [] if aborted else None)
+        return read_segments(
+            self.segments,
+            offset,
+            end_offset=self.end_offset(isolation),
+            log_end_offset=self.log_end_offset,
+            bytes_max=bytes_max,
+            at_least_one_batch=at_least_one_batch,
+            with_aborted=isolation is Isolation.LAST_STABLE_OFFSET,
+        )
 
     def bytes_from(self, offset: int) -> int:
         """Return about how many bytes follow ``offset``: exact from the next index entry on."""
@@ -383,34 +334,6 @@ class Log:
         return count + sum(
             self.segments[later].size for later in range(slot + 1, len(self.segments))
         )
-
-    def _end_position(self, segment: Segment, slot: int, end_offset: int) -> int:
-        """Return up to which position of a segment a reader with ``end_offset`` may see."""
-        if end_offset >= self.log_end_offset:
-            return segment.size
-        if slot + 1 < len(self.segments) and end_offset >= self.segments[slot + 1].base_offset:
-            return segment.size
-        found = segment.search_for(end_offset)
-        return segment.size if found is None else found.position
-
-    def _aborted(self, slot: int, start: BatchPosition, count: int) -> list[AbortedTransaction]:
-        """Collect the aborted transactions that reach into ``count`` bytes from ``start`` on."""
-        segment, offset = self.segments[slot], start.base_offset
-        bound = segment.offset_index.upper_bound(IndexEntry(offset, start.position), count)
-        if bound is not None:
-            upper = bound.offset
-        elif slot + 1 < len(self.segments):
-            upper = self.segments[slot + 1].base_offset
-        else:
-            upper = self.log_end_offset
-        found: list[AbortedTransaction] = []
-        # A transaction's entry is where its marker is, which may be segments later.
-        for later in range(slot, len(self.segments)):
-            part, is_complete = self.segments[later].transaction_index.collect(offset, upper)
-            found += part
-            if is_complete:
-                break
-        return found
 
     # Cutting.
 
@@ -482,24 +405,10 @@ class Log:
 
     def replay_producer_states(self, start_offset: int, end_offset: int) -> None:
         """Apply the batches of ``[start_offset, end_offset)`` to the producer states."""
-        states = self.producer_states
-        slot = max(self.segments.slot_of(start_offset), 0)
-        for segment in list(self.segments)[slot:]:
-            if segment.base_offset >= end_offset:
-                break
-            found = segment.search_for(start_offset)
-            if found is None:
-                continue
-            buffer = segment.read(found.position, segment.size - found.position)
-            for header in iter_batches(buffer):
-                if header.last_offset >= end_offset:
-                    break
-                if header.magic == MAGIC and header.producer_id > NO_PRODUCER_ID:
-                    completed = states.apply(header, 0, read_marker(buffer, header))
-                    if completed is not None:
-                        states.complete(completed)
-        states.update_map_end_offset(end_offset)
-        states.on_high_watermark_updated(self.high_watermark)
+        replay(
+            self.producer_states, self.segments, start_offset=start_offset, end_offset=end_offset
+        )
+        self.producer_states.on_high_watermark_updated(self.high_watermark)
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """Make everything before ``offset`` unreadable; retention removes its segments later.
@@ -543,7 +452,7 @@ class Log:
 
     # Durability.
 
-    def plan_flush(self) -> "FlushPlan":
+    def plan_flush(self) -> FlushPlan:
         """Return what to sync so that all records there are now survive a crash."""
         paths: list[PurePath] = []
         slot = max(self.segments.slot_of(self.recovery_point), 0)
@@ -556,7 +465,7 @@ class Log:
             self.disk, folder, paths, self.log_end_offset, self._name_changes, self._truncations
         )
 
-    def on_flushed(self, plan: "FlushPlan", now_ms: int) -> None:
+    def on_flushed(self, plan: FlushPlan, now_ms: int) -> None:
         """Take note that ``plan`` was carried out."""
         # If the log was cut meanwhile, what stands before that offset now may not have been synced.
         if plan.truncations == self._truncations:
@@ -603,35 +512,8 @@ class Log:
         assert self.segments.active.base_offset <= self.log_end_offset
 
 
-class FlushPlan(NamedTuple):
-    """Files to sync, by name, from any thread."""
-
-    disk: Disk
-    folder: PurePath | None
-    paths: list[PurePath]
-    end_offset: int
-    name_changes: int
-    truncations: int
-
-    def run(self) -> None:
-        for path in self.paths:
-            try:
-                self.disk.sync_file(path)
-            except FileNotFoundError:
-                continue  # deleted meanwhile, by retention or truncation
-        if self.folder is not None:
-            self.disk.sync_folder(self.folder)
-
-
-def read_marker(buffer: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    """Return the marker that a transactional control batch holds, None for any other batch.
-
-    Raises:
-        CorruptionError: It should hold one and does not.
-    """
-    if header.attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG) != CONTROL_FLAG | TRANSACTIONAL_FLAG:
-        return None
-    record = next(read_records(buffer, header), None)
-    if record is None:
-        return None  # the cleaner took the marker out and left the batch for its sequence
-    return decode_end_transaction_marker(record.key, record.value)
+def _duplicate_result(batch: BatchMetadata) -> AppendResult:
+    """Return what the producer of a batch that is here already was told, or should have been."""
+    return AppendResult(
+        batch.first_offset, batch.last_offset, batch.timestamp, batch.timestamp, is_duplicate=True
+    )

@@ -24,17 +24,17 @@ deletion and moves between directories, which change folders:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from random import Random
-from typing import Final
 
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
-from odradek.storage.disk import Disk, OsDisk
-from odradek.storage.log import FlushPlan, Log
+from odradek.storage.disk import Disk
+from odradek.storage.log import Log
+from odradek.storage.log_closing import close_logs
 from odradek.storage.log_creation import LogCreation
+from odradek.storage.log_deletion import LogDeletion
 from odradek.storage.log_dir_description import DirectoryDescription, VolumeSpace, describe
 from odradek.storage.log_dir_files import write_partition_metadata
 from odradek.storage.log_directory import IoGuard, LogDirectory, StoredLog, open_directories
@@ -47,12 +47,12 @@ from odradek.storage.log_loading import (
     SettingsFor,
 )
 from odradek.storage.log_move import LogMoves
+from odradek.storage.log_placement import LogPlacement
+from odradek.storage.log_truncation import truncate_fully_and_start_at, truncate_to
 from odradek.storage.log_upkeep import LogUpkeep, StoreConfig
 from odradek.storage.log_work import FlushWork, Work, release_files
 from odradek.storage.recovery import LogSettings, create_log, open_log
-
-LOGS_MAX: Final = 200_000
-PREFERENCES_MAX: Final = 10_000
+from odradek.storage.stored_logs import StoredLogs
 
 
 class LogStore:
@@ -75,12 +75,12 @@ class LogStore:
         self._random = random
         self._now_ms = now_ms
         self._upkeep = LogUpkeep(directories, config, now_ms)
-        self._current: dict[TopicPartition, StoredLog] = {}
-        self._future: dict[TopicPartition, StoredLog] = {}
+        self._logs = StoredLogs(directories)
+        self._placement = LogPlacement(directories)
+        self._deletion = LogDeletion(disk, self._logs, self._upkeep, random)
         self._told_offline: list[LogDirectory] = []
-        self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._creation: LogCreation | None = None
-        self.moves = LogMoves(self, self._current, self._future)
+        self.moves = LogMoves(self, self._logs.current, self._logs.future)
 
     @classmethod
     def open(
@@ -144,16 +144,15 @@ class LogStore:
         for directory, folder in loading.leftovers:
             self._upkeep.remove_later(directory, folder, now_ms)
         for directory in self.directories:
-            for partition, stored in directory.logs.items():
-                (self._future if stored.is_future else self._current)[partition] = stored
-                self._upkeep.on_settings(stored.log, now_ms)
+            for stored in directory.logs.values():
+                self._add(stored, now_ms)
 
     # Finding.
 
     @property
     def logs(self) -> list[Log]:
         """The current logs that can be used."""
-        return [stored.log for stored in self._current.values() if stored.directory.is_online]
+        return [stored.log for stored in self._logs.current.values() if stored.directory.is_online]
 
     def get(self, partition: TopicPartition) -> Log | None:
         """Return the log of a partition, None if there is none on this node.
@@ -161,45 +160,21 @@ class LogStore:
         Raises:
             ApiError: KAFKA_STORAGE_ERROR: its directory is offline, or it could not be opened.
         """
-        return self._get(partition, is_future=False)
+        return self._logs.find(partition, is_future=False)
 
     def get_future(self, partition: TopicPartition) -> Log | None:
         """As ``get``, of the log that is to take its place."""
-        return self._get(partition, is_future=True)
-
-    def _get(self, partition: TopicPartition, *, is_future: bool) -> Log | None:
-        stored = (self._future if is_future else self._current).get(partition)
-        if stored is None:
-            self._refuse_failed(partition, is_future=is_future)
-            return None
-        if not stored.directory.is_online:
-            raise stored.directory.refusal()
-        return stored.log
+        return self._logs.find(partition, is_future=True)
 
     def guard(self, partition: TopicPartition, *, is_future: bool = False) -> IoGuard:
         """Return what to use the log in; another one once the log has moved."""
-        return self._stored(partition, is_future=is_future).directory.guard
+        return self._logs.get(partition, is_future=is_future).directory.guard
 
     def directory_of(self, partition: TopicPartition, *, is_future: bool = False) -> LogDirectory:
-        return self._stored(partition, is_future=is_future).directory
+        return self._logs.get(partition, is_future=is_future).directory
 
     def topic_id(self, partition: TopicPartition) -> Uuid | None:
-        return self._stored(partition).topic_id
-
-    def _stored(self, partition: TopicPartition, *, is_future: bool = False) -> StoredLog:
-        stored = (self._future if is_future else self._current).get(partition)
-        if stored is None:
-            self._refuse_failed(partition, is_future=is_future)
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: no log on this node"
-            )
-        return stored
-
-    def _refuse_failed(self, partition: TopicPartition, *, is_future: bool) -> None:
-        for directory in self.directories:
-            failed = directory.failed.get(partition)
-            if failed is not None and failed.is_future == is_future:
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, failed.reason)
+        return self._logs.get(partition).topic_id
 
     @property
     def previous_broker_epoch(self) -> int | None:
@@ -227,13 +202,31 @@ class LogStore:
         Do not wait for anything inside, and delete nothing. A directory that fails at the end is
         offline then, and its new logs with it; one that fails at once ``create`` avoids, as ever.
         """
+        creation = LogCreation(self._disk)
+        try:
+            with self._creating_in(creation):
+                yield
+        finally:
+            creation.finish()
+
+    @contextmanager
+    def plan_creation(self) -> Iterator[LogCreation]:
+        """As ``creating``, but the caller has what is yielded ``run`` and ``done`` afterwards.
+
+        Until then the logs are there, and nobody may append to them, move or delete them.
+        """
+        creation = LogCreation(self._disk)
+        with self._creating_in(creation):
+            yield creation
+
+    @contextmanager
+    def _creating_in(self, creation: LogCreation) -> Iterator[None]:
         assert self._creation is None, "within another"
-        self._creation = creation = LogCreation(self._disk)
+        self._creation = creation
         try:
             yield
         finally:
             self._creation = None
-            creation.finish()
 
     def create(
         self,
@@ -255,27 +248,28 @@ class LogStore:
             ApiError: INCONSISTENT_TOPIC_ID: there is one, of another topic of this name;
                 KAFKA_STORAGE_ERROR; INVALID_TOPIC_EXCEPTION.
         """
-        existing = self._current.get(partition)
+        existing = self._logs.current.get(partition)
         if existing is not None:
             with existing.directory.guard:
                 _check_topic_id(existing, topic_id)
             return existing.log
-        self._refuse_failed(partition, is_future=False)
-        self._refuse_if_too_many()
-        offline = [str(d.path) for d in self.directories if not d.is_online]
-        if offline and not is_new:
-            raise _storage_error(f"{partition} may be in {', '.join(offline)}, which is offline")
+        self._logs.refuse_failed(partition, is_future=False)
+        self._logs.refuse_if_too_many()
+        if not is_new:
+            self._logs.refuse_if_offline(partition)
         settings = settings or self._settings_for(partition.topic)
         name = folder_name(partition)
         for directory in self.directories:
             with suppress(ApiError), directory.guard:
                 directory.make_removal_durable(partition)
-        for directory in self._places_for(partition, directory_id):
+        for directory in self._placement.take_places(partition, directory_id):
             with suppress(ApiError), directory.guard:
                 log = self._create_in(directory, name, partition, topic_id, settings, now_ms)
                 self._add(StoredLog(log, directory, topic_id), now_ms)
                 return log
-        raise _storage_error(f"{partition}: no log directory could take it")
+        raise ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{partition}: no log directory could take it"
+        )
 
     def _create_in(
         self,
@@ -314,40 +308,16 @@ class LogStore:
 
     def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
         """Remember where a log is to be made, should it be made and the directory be online."""
-        if len(self._preferred) < PREFERENCES_MAX:
-            self._preferred[partition] = directory
-
-    def _places_for(
-        self, partition: TopicPartition, directory_id: Uuid | None
-    ) -> list[LogDirectory]:
-        """Return the directories to try for a new current log, in this order."""
-        preferred = self._preferred.pop(partition, None)
-        if directory_id is None and preferred is not None and preferred.is_online:
-            return [preferred]
-        # Not beside a future log, which is there if the directory of the current one failed.
-        return [each for each in self._places(directory_id) if partition not in each.logs]
-
-    def _places(self, directory_id: Uuid | None) -> list[LogDirectory]:
-        """Return the directories to try for a new log, in this order."""
-        online = [directory for directory in self.directories if directory.is_online]
-        if directory_id is None:
-            return sorted(online, key=lambda directory: len(directory.logs))
-        return [directory for directory in online if directory.directory_id == directory_id]
+        self._placement.prefer(partition, directory)
 
     def _add(self, stored: StoredLog, now_ms: int) -> None:
-        partition = stored.log.partition
-        (self._future if stored.is_future else self._current)[partition] = stored
-        stored.directory.logs[partition] = stored
+        self._logs.add(stored)
         self._upkeep.on_settings(stored.log, now_ms)
-
-    def _refuse_if_too_many(self) -> None:
-        if len(self._current) + len(self._future) >= LOGS_MAX:
-            raise _storage_error(f"a node can have {LOGS_MAX} logs; start another node")
 
     def update_settings(self, topic: str, now_ms: int) -> None:
         """Look again what the settings of a topic's logs are."""
         settings = self._settings_for(topic)
-        for stored in [*self._current.values(), *self._future.values()]:
+        for stored in self._logs:
             if stored.log.partition.topic == topic:
                 stored.log.reconfigure(settings.config)
                 self._upkeep.on_settings(stored.log, now_ms)
@@ -359,22 +329,11 @@ class LogStore:
     ) -> bool:
         """Drop all records from ``offset`` on; return whether there were any.
 
-        Synced before it returns. Otherwise, once the log has grown again into another segment, a
-        crash could bring back the old records in this one and keep the new ones in that, and the
-        replica would differ from its leader without a trace.
+        Synced before it returns, as ``log_truncation`` says why.
         """
         if not is_future:
             self.moves.before_truncation(partition, offset, now_ms, fully=False)
-        stored = self._stored(partition, is_future=is_future)
-        log = stored.log
-        with stored.directory.guard:
-            if offset >= log.log_end_offset:
-                return log.truncate_to(offset, now_ms)
-            holding = log.segments.holding(offset) or log.segments[0]
-            self._before_truncation(stored, offset, min(holding.base_offset, offset))
-            log.truncate_to(offset, now_ms)
-            log.flush(now_ms)
-        return True
+        return truncate_to(self._logs.get(partition, is_future=is_future), offset, now_ms)
 
     def truncate_fully_and_start_at(
         self, partition: TopicPartition, offset: int, now_ms: int, *, is_future: bool = False
@@ -382,23 +341,8 @@ class LogStore:
         """Drop everything, synced as well; the next record gets ``offset``."""
         if not is_future:
             self.moves.before_truncation(partition, offset, now_ms, fully=True)
-        stored = self._stored(partition, is_future=is_future)
-        log = stored.log
-        with stored.directory.guard:
-            self._before_truncation(stored, offset, min(log.segments[0].base_offset, offset))
-            log.truncate_fully_and_start_at(offset, now_ms)
-            log.flush(now_ms)
-
-    def _before_truncation(self, stored: StoredLog, offset: int, recovery_point: int) -> None:
-        stored.truncations += 1
-        directory, log = stored.directory, stored.log
-        if directory.cleaner is not None and not stored.is_future:
-            directory.cleaner.on_truncated(log.partition, offset)
-        directory.lower_checkpoints(
-            log.partition,
-            min(log.recovery_point, recovery_point),
-            min(log.log_start_offset, offset),
-        )
+        stored = self._logs.get(partition, is_future=is_future)
+        truncate_fully_and_start_at(stored, offset, now_ms)
 
     def delete(self, partition: TopicPartition, now_ms: int, *, is_stray: bool = False) -> bool:
         """Take the logs of a partition out of use, and remove them later; strays are kept aside.
@@ -409,51 +353,10 @@ class LogStore:
             ApiError: KAFKA_STORAGE_ERROR: there may be one in a directory that is offline.
         """
         kind = FolderKind.STRAY if is_stray else FolderKind.DELETE
-        found = False
-        for logs in (self._future, self._current):
-            stored = logs.get(partition)
-            if stored is not None:
-                found = True
-                with stored.directory.freeing_guard:
-                    self._discard(stored, kind, now_ms)
-        for directory in self.directories:
-            if partition in directory.failed:
-                found = True
-                with directory.freeing_guard:
-                    folder = directory.failed[partition].folder
-                    self._rename_away(directory, folder, partition, kind, now_ms)
-                    del directory.failed[partition]
-        offline = [str(d.path) for d in self.directories if not d.is_online]
-        if offline and not found:
-            raise _storage_error(f"{partition} may be in {', '.join(offline)}, which is offline")
+        found = self._deletion.delete(partition, kind, now_ms)
+        if not found:
+            self._logs.refuse_if_offline(partition)
         return found
-
-    def _discard(self, stored: StoredLog, kind: FolderKind, now_ms: int) -> None:
-        log, directory = stored.log, stored.directory
-        if directory.cleaner is not None:
-            directory.cleaner.abandon(log.partition)
-        release_files(log)
-        delay_ms = log.config.file_delete_delay_ms
-        self._rename_away(directory, log.folder, log.partition, kind, now_ms + delay_ms)
-        del directory.logs[log.partition]
-        logs = self._future if stored.is_future else self._current
-        if logs.get(log.partition) is stored:
-            del logs[log.partition]
-        self._upkeep.checkpoint_soon(directory, now_ms)
-
-    def _rename_away(
-        self,
-        directory: LogDirectory,
-        folder: PurePath,
-        partition: TopicPartition,
-        kind: FolderKind,
-        due_ms: int,
-    ) -> None:
-        target = folder.with_name(new_folder_name(partition, kind, self._random))
-        self._disk.rename(folder, target)
-        directory.on_renamed_away(partition)
-        if kind is FolderKind.DELETE:
-            self._upkeep.remove_later(directory, target, due_ms)
 
     # Moving between directories.
 
@@ -472,11 +375,11 @@ class LogStore:
             ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, or INVALID_TOPIC_EXCEPTION because
                 the name of a future folder would be too long.
         """
-        current = self._stored(partition)
-        assert partition not in self._future, "abandon that one first"
+        current = self._logs.get(partition)
+        assert partition not in self._logs.future, "abandon that one first"
         assert directory_id != current.directory.directory_id, "it is there already"
-        self._refuse_if_too_many()
-        places = self._places(directory_id)
+        self._logs.refuse_if_too_many()
+        places = self._placement.places(directory_id)
         if not places:
             raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"no directory {directory_id} is online")
         (directory,) = places
@@ -499,20 +402,18 @@ class LogStore:
         Raises:
             ApiError: KAFKA_STORAGE_ERROR. If only the old directory failed, the move is done.
         """
-        stored = self._stored(partition, is_future=True)
-        current = self._current.get(partition)
+        stored = self._logs.get(partition, is_future=True)
+        current = self._logs.current.get(partition)
         directory = stored.directory
         with directory.guard:
             stored.log = self._moved(stored, directory.path / folder_name(partition), now_ms)
             self._disk.sync_folder(directory.path)
         if current is not None:
             stored.log.update_high_watermark(current.log.high_watermark)
-        stored.is_future = False
-        del self._future[partition]
-        self._current[partition] = stored
+        self._logs.promote(stored)
         if current is not None:
             with current.directory.guard:
-                self._discard(current, FolderKind.DELETE, now_ms)
+                self._deletion.discard(current, FolderKind.DELETE, now_ms)
                 current.directory.make_removal_durable(partition)
         return stored.log
 
@@ -538,15 +439,15 @@ class LogStore:
 
     def abandon_future(self, partition: TopicPartition, now_ms: int) -> None:
         """Give up moving a replica."""
-        stored = self._stored(partition, is_future=True)
+        stored = self._logs.get(partition, is_future=True)
         with stored.directory.freeing_guard:
-            self._discard(stored, FolderKind.DELETE, now_ms)
+            self._deletion.discard(stored, FolderKind.DELETE, now_ms)
 
     # From time to time.
 
     def plan_flush(self, partition: TopicPartition, *, is_future: bool = False) -> FlushWork | None:
         """Return the work to be done before an append counts as flushed, None if all is."""
-        stored = self._stored(partition, is_future=is_future)
+        stored = self._logs.get(partition, is_future=is_future)
         if stored.log.log_end_offset <= stored.log.recovery_point:
             return None
         with stored.directory.guard:
@@ -570,7 +471,7 @@ class LogStore:
         self, space_of: Callable[[PurePath], VolumeSpace] | None = None
     ) -> list[DirectoryDescription]:
         """Return what is in each directory; ``space_of`` asks the file system."""
-        return [describe(directory, self._current, space_of) for directory in self.directories]
+        return [describe(directory, self._logs.current, space_of) for directory in self.directories]
 
     # Stopping.
 
@@ -579,10 +480,11 @@ class LogStore:
 
         Blocks. A directory in which anything of this fails is recovered at the next start.
         """
+        threads = self._config.num_recovery_threads_per_data_dir
         try:
             for directory in self.directories:
                 with suppress(ApiError), directory.guard:
-                    self._close_logs(directory, now_ms)
+                    close_logs(self._disk, directory, now_ms, threads=threads)
                     directory.finish(broker_epoch)
         finally:
             self.abandon()
@@ -594,33 +496,8 @@ class LogStore:
                 release_files(stored.log)
             directory.unlock()
 
-    def _close_logs(self, directory: LogDirectory, now_ms: int) -> None:
-        plans: list[tuple[Log, FlushPlan]] = []
-        for stored in directory.logs.values():
-            plan = _closed(stored.log)
-            if plan is not None:
-                plans.append((stored.log, plan))
-        threads = self._config.num_recovery_threads_per_data_dir
-        if threads > 1 and len(plans) > 1 and isinstance(self._disk, OsDisk):
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(lambda closing: closing[1].run(), plans))
-        else:
-            for _, plan in plans:
-                plan.run()
-        for log, plan in plans:
-            log.on_flushed(plan, now_ms)
-
     def check_invariants(self) -> None:
-        for logs, is_future in ((self._current, False), (self._future, True)):
-            for partition, stored in logs.items():
-                assert stored.log.partition == partition
-                assert stored.is_future == is_future
-                assert stored.directory.logs[partition] is stored
-                assert stored.log.folder.parent == stored.directory.path
-        known = len(self._current) + len(self._future)
-        assert known == sum(len(directory.logs) for directory in self.directories)
-        for directory in self.directories:
-            assert not directory.logs.keys() & directory.failed.keys()
+        self._logs.check_invariants()
 
 
 def _check_topic_id(stored: StoredLog, topic_id: Uuid) -> None:
@@ -634,23 +511,3 @@ def _check_topic_id(stored: StoredLog, topic_id: Uuid) -> None:
             f"{stored.log.partition} here is of topic id {stored.topic_id}, not {topic_id}; "
             "it must be deleted first",
         )
-
-
-def _closed(log: Log) -> FlushPlan | None:
-    """Close a log's files for a clean stop; return what to sync, None if all is synced already.
-
-    An idle log needs no sync: its records are on disk, and if its trimmed indexes are not, the
-    next start notices and makes them anew. So ten thousand of them take seconds to close.
-    """
-    snapshot = log.producer_states.take_snapshot(sync=False)
-    for segment in log.segments:
-        segment.close(trim=segment is log.segments.active)
-    if snapshot is None and log.log_end_offset <= log.recovery_point:
-        return None
-    plan = log.plan_flush()
-    paths = plan.paths if snapshot is None else [*plan.paths, snapshot]
-    return plan._replace(folder=log.folder, paths=paths)
-
-
-def _storage_error(reason: str) -> ApiError:
-    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason)

@@ -6,7 +6,8 @@ from pathlib import PurePath
 
 from odradek.storage.checkpoint_file import CheckpointWrite, disk_for_thread
 from odradek.storage.config import LONG_MAX
-from odradek.storage.log import FlushPlan, Log
+from odradek.storage.flush_plan import FlushPlan
+from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory, StoredLog
 
 

@@ -31,7 +31,8 @@ from odradek.records.batch import MAGIC, NO_PRODUCER_ID
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk
 from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from odradek.storage.log import Log, read_marker
+from odradek.storage.log import Log
+from odradek.storage.producer_replay import read_marker
 from odradek.storage.producer_state import ProducerStates
 from odradek.storage.scan import iter_batches
 from odradek.storage.segment import (

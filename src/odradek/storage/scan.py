@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final
 
 from odradek.core.errors import CorruptionError
+from odradek.core.ids import TopicPartition
 from odradek.records import BatchHeader, is_partial, magic_at, peek_header, verify_crc
 from odradek.records.batch import LOG_OVERHEAD, MAGIC, NO_PRODUCER_ID
 from odradek.storage.disk import Buffer
@@ -52,6 +53,30 @@ def check_batch(buffer: Buffer, header: BatchHeader) -> None:
     covered = memoryview(buffer)[header.position + _COVERED_POSITION : header.end_position]
     if zlib.crc32(covered) != header.crc:
         raise CorruptionError(f"message at {header.position} fails its checksum")
+
+
+def check_replica_batches(
+    buffer: Buffer, partition: TopicPartition, *, next_offset: int, leader_epoch: int | None
+) -> list[BatchHeader]:
+    """Return the headers of what a follower got and may append from ``next_offset`` on.
+
+    None from the first batch of an epoch after ``leader_epoch`` on.
+
+    Raises:
+        CorruptionError: A batch fails its checksum or does not follow on.
+    """
+    headers: list[BatchHeader] = []
+    for header in iter_batches(buffer):
+        if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+            break
+        check_batch(buffer, header)
+        if header.base_offset < next_offset:
+            raise CorruptionError(
+                f"{partition}: offset {header.base_offset} where {next_offset} is next"
+            )
+        next_offset = header.next_offset
+        headers.append(header)
+    return headers
 
 
 def _message_header(buffer: Buffer, position: int) -> BatchHeader:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOST: Final = "127.0.0.1"
-START_SECONDS_MAX: Final = 30
+START_SECONDS_MAX: Final = 120
 MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
 _MEMORY_FOLDER: Final = PurePosixPath("/memory")
 _TEST_DEFAULTS: Final = {

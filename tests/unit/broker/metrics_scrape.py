@@ -1,8 +1,13 @@
 """A scrape as a test reads it: parsed by prometheus_client, which is strict, and by name."""
 
+import asyncio
 from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from odradek.testing.broker import Broker
+
+SECONDS_MAX = 120
 
 
 class Scrape:
@@ -28,3 +33,14 @@ class Scrape:
 
     def __contains__(self, name: str) -> bool:
         return name in set(self.names())
+
+
+def scrape(broker: Broker) -> Scrape:
+    """Ask on the broker's own loop: behind what it is at, and while nothing else changes."""
+
+    async def text() -> bytes:
+        broker.node.metrics.clients.check_invariants()
+        return broker.node.metrics.text()
+
+    assert broker._loop is not None
+    return Scrape(asyncio.run_coroutine_threadsafe(text(), broker._loop).result(SECONDS_MAX))

@@ -10,7 +10,7 @@ from odradek.core.ids import TopicPartition
 from odradek.storage.log import Log
 from odradek.testing.broker import Broker
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 
 
 def wait_for_fewer_bytes(log: Log, limit: int) -> None:

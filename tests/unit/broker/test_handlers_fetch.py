@@ -105,7 +105,7 @@ def seen(response: FetchResponse) -> list[tuple[str, int]]:
 
 
 def wait_until_one_waits(broker: Broker) -> None:
-    deadline = monotonic() + 20
+    deadline = monotonic() + 120
     while len(broker.node.delayed) == 0:
         assert monotonic() < deadline, "nobody waits"
         sleep(0.001)

@@ -77,6 +77,7 @@ FETCH_BY_ID = 10
 LEAVE_BATCHES = 3
 DESCRIBE_NOT_FOUND = 6
 NOBODY = "nobody"
+SESSION_TIMEOUT_MS = 300_000
 
 R = TypeVar("R", bound=Message)
 
@@ -101,8 +102,8 @@ class Wire:
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"subscription")
         request = JoinGroupRequest(
             group_id=group,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=SESSION_TIMEOUT_MS,
             protocol_type="consumer",
             protocols=[protocol],
         )
@@ -269,7 +270,7 @@ def test_a_consumer_member_joins_works_and_leaves(wire: Wire) -> None:
     joining = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="me" if wire.version(ConsumerGroupHeartbeatResponse) >= 1 else "",
-        rebalance_timeout_ms=10_000,
+        rebalance_timeout_ms=SESSION_TIMEOUT_MS,
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )

@@ -21,12 +21,26 @@ from odradek.protocol.generated.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from odradek.protocol.generated.produce import ProduceResponse
+from odradek.protocol.generated.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.generated.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from odradek.protocol.generated.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from odradek.protocol.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from odradek.records import BatchBuilder
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
 from tests.transaction_requests import (
@@ -37,6 +51,7 @@ from tests.transaction_requests import (
     errors_in,
     find_coordinator,
 )
+from tests.unit.broker.transaction_broker import offsets, running, state_of
 
 GHOST = TopicPartition("ghost", 0)
 NONE = ErrorCode.NONE
@@ -224,14 +239,27 @@ def test_a_fenced_producer_writes_nothing(fenced: TransactionalProducer, version
     assert fenced.produce(b"x", version=version) == OLD_FENCED  # producers know no other code
 
 
+@pytest.mark.parametrize("version", [3, 7, 9, 12])
 def test_a_transactional_batch_needs_a_transactional_id(
-    connection: BrokerConnection, producer: TransactionalProducer
+    connection: BrokerConnection, producer: TransactionalProducer, version: int
 ) -> None:
+    """The whole request is refused for it, as by Kafka: a plain batch beside it and a bad one."""
     request = producer.produce_request(b"x")
     request.transactional_id = None
-    answer = connection.ask(request, ProduceResponse, 12)
-    (refused,) = answer.responses[0].partition_responses
-    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    (plain,) = producer.produce_request(b"x", partition=T1).topic_data
+    (data,) = plain.partition_data
+    builder = BatchBuilder()
+    builder.append(0, None, b"plain")
+    data.records = builder.build()
+    request.topic_data = [plain, *request.topic_data, TopicProduceData(name="no such topic")]
+    request.topic_data[2].partition_data = [PartitionProduceData(index=0, records=data.records)]
+    answer = connection.ask(request, ProduceResponse, version)
+    refused = [(each.error_code, each.base_offset) for each in _partitions(answer)]
+    assert refused == [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)] * 3
+
+
+def _partitions(answer: ProduceResponse) -> list[PartitionProduceResponse]:
+    return [each for topic in answer.responses for each in topic.partition_responses]
 
 
 def test_a_request_has_records_of_one_producer(
@@ -251,16 +279,28 @@ def test_a_request_has_records_of_one_producer(
     assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
-def test_whoever_wants_no_answer_gets_none_when_refused(
-    connection: BrokerConnection, producer: TransactionalProducer
+def test_whoever_wants_no_answer_is_hung_up_on_when_refused(
+    broker: Broker, producer: TransactionalProducer
 ) -> None:
     request = producer.produce_request(b"x")
     producer.producer_epoch += 1
     request.topic_data += producer.produce_request(b"x", partition=T1).topic_data
     producer.producer_epoch -= 1
     request.acks = 0
-    connection.send(request, 12)
-    assert producer.produce(b"x") == NONE  # the connection checks that this is the answer to it
+    unnamed = producer.produce_request(b"x")
+    unnamed.transactional_id, unnamed.acks = None, 0
+    unknown = ProduceRequest(acks=0, topic_data=[TopicProduceData(name="no such topic")])
+    unknown.topic_data[0].partition_data = [PartitionProduceData(index=0, records=b"")]
+    for refused in (request, unnamed, unknown):
+        with BrokerConnection(broker.port) as connection:
+            connection.send(refused, 12)
+            with pytest.raises(ConnectionError):
+                connection.receive(ProduceResponse, 12)
+    good = producer.produce_request(b"x")
+    good.acks = 0
+    with BrokerConnection(broker.port) as connection:
+        connection.send(good, 12)
+        connection.ask(MetadataRequest(topics=[]), MetadataResponse)  # checks whose answer it is
 
 
 def test_a_batch_that_is_cut_short_does_not_fail_its_neighbours(
@@ -285,8 +325,8 @@ def member_of(connection: BrokerConnection, group_id: str) -> tuple[str, int]:
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
     join = JoinGroupRequest(
         group_id=group_id,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
+        session_timeout_ms=300_000,
+        rebalance_timeout_ms=300_000,
         protocol_type="consumer",
         protocols=protocols,
     )
@@ -420,3 +460,43 @@ def test_a_topic_that_is_deleted_does_not_hold_up_the_end(
     assert connection.ask(delete, DeleteTopicsResponse).responses[0].error_code == NONE
     assert producer.end(commit=True) == NONE
     assert producer.produce(b"y") == NONE  # the next one begins: the last is complete
+
+
+# A coordinator that is fenced.
+
+
+def test_a_fenced_coordinator_gives_its_markers_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Somebody wrote a marker as a later coordinator: like Kafka's, ours tries no more.
+
+    Nothing more is written in the name of the transaction, and its producer has to wait.
+    """
+    with running() as (broker, connection):
+        producer = TransactionalProducer(connection).begin()
+        assert producer.produce(b"aborted") == NONE
+        assert abort_as_coordinator(connection, producer, coordinator_epoch=1000) == NONE
+        assert producer.produce(b"never decided") == NONE
+        assert producer.end(commit=True, version=4) == NONE
+        assert state_of(connection) == "PrepareCommit"
+        assert broker.node.transactions.marker_retries == 0
+        given_up = [each for each in caplog.records if "given up" in each.getMessage()]
+        assert len(given_up) == 1
+        assert producer.end(commit=True, version=4) == ErrorCode.CONCURRENT_TRANSACTIONS
+        stable, end = offsets(broker)
+        assert stable == end - 1, "no marker behind the second record"
+
+
+def abort_as_coordinator(
+    connection: BrokerConnection, producer: TransactionalProducer, coordinator_epoch: int
+) -> ErrorCode:
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+        coordinator_epoch=coordinator_epoch,
+    )
+    request = WriteTxnMarkersRequest(markers=[marker])
+    (written,) = connection.ask(request, WriteTxnMarkersResponse, 1).markers
+    return ErrorCode(written.topics[0].partitions[0].error_code)

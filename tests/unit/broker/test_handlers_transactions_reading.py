@@ -148,7 +148,7 @@ def test_a_reader_of_committed_data_waits_for_the_end_of_the_transaction(
     place: TopicPartition,
 ) -> None:
     with BrokerConnection(broker.port) as reader:
-        reader.send(read(COMMITTED, place, max_wait_ms=30_000), FETCH_VERSION)
+        reader.send(read(COMMITTED, place, max_wait_ms=100_000), FETCH_VERSION)
         producer.produce(b"a", partition=place)
         assert latest(connection, COMMITTED, place) == 0
         assert producer.end(commit=True) == NONE

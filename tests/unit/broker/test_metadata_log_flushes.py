@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.storage.log import FlushPlan
+from odradek.storage.flush_plan import FlushPlan
 from tests.unit.broker.metadata_log_harness import Metadata, topic_records
 
 

@@ -13,7 +13,7 @@ from odradek.broker.metrics.endpoint import CONNECTIONS_MAX, REQUEST_BYTES_MAX, 
 from odradek.testing.broker import Broker
 from tests.unit.broker.metrics_scrape import Scrape
 
-SECONDS_MAX = 30
+SECONDS_MAX = 120
 
 
 class Peer:
@@ -141,13 +141,16 @@ def test_who_is_slow_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_does_not_hang_up_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "PEER_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(endpoint_module, "PEER_SECONDS_MAX", 1.0)
 
     async def main() -> None:
         async with Broker() as broker, serving(broker) as connect:
-            peer = await connect()
-            peer.writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-            assert (await peer.answer())[0] == 200
+            status = 408
+            while status == 408:  # this process stood still for longer than a peer may
+                peer = await connect()
+                peer.writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+                status = (await peer.answer())[0]
+            assert status == 200
             with pytest.raises(ConnectionError):
                 await chatter_on(peer)
 

@@ -42,7 +42,7 @@ from odradek.protocol.generated.produce import (
 from odradek.records import BatchBuilder
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
-from tests.unit.broker.metrics_scrape import Scrape
+from tests.unit.broker.metrics_scrape import scrape
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 TRAFFIC = "kafka_server_brokertopicmetrics_"
@@ -86,10 +86,6 @@ def broker() -> Iterator[Broker]:
         yield started
 
 
-def scrape(broker: Broker) -> Scrape:
-    return Scrape(broker.node.metrics.text())
-
-
 def test_records_in_and_out_are_counted_by_topic_and_in_all(
     broker: Broker, connection: BrokerConnection
 ) -> None:
@@ -122,22 +118,24 @@ def test_bytes_of_a_fetch_that_waits_are_counted_once(
     assert len(taken) == len(sent)
     found = scrape(broker)
     assert found.value(TRAFFIC + "bytesout_total", topic="orders") == len(sent)
-    assert found.value("kafka_network_requestmetrics_remotetimems_sum", request="Fetch") >= 19
     local = found.value("kafka_network_requestmetrics_localtimems_sum", request="Fetch")
     remote = found.value("kafka_network_requestmetrics_remotetimems_sum", request="Fetch")
     total = found.value("kafka_network_requestmetrics_totaltimems_sum", request="Fetch")
     assert total == pytest.approx(local + remote)
+    # Not of the remote time alone: the wait begins before the handler has returned.
+    assert total >= 19
+    assert remote > 0
 
 
 def test_bytes_that_went_out_by_topic_id_are_counted_by_name(broker: Broker) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("orders", b"x" * 1000, partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
     )
     consumer.assign([confluent_kafka.TopicPartition("orders", 1, 0)])
-    assert consumer.poll(30) is not None
+    assert consumer.poll(120) is not None
     consumer.close()
     found = scrape(broker)
     assert found.value(TRAFFIC + "bytesout_total", topic="orders") > 1000
@@ -303,4 +301,4 @@ def test_a_node_that_nobody_scrapes_does_not_load_what_scrapes_need() -> None:
         "    assert b'kafka_brokers 1.0' in broker.node.metrics.text()\n"
         "    assert 'prometheus_client' in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=180)

@@ -1,8 +1,7 @@
 """What a node tells its operator while it runs, and that no secret is in it."""
 
-import errno
 import logging
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from odradek.protocol.generated.delete_topics import (
 from odradek.storage.disk import OsDisk
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
-from tests.unit.broker.test_produce_flush import produce
+from tests.unit.broker.test_produce_flush import failing_in, produce
 
 
 @pytest.fixture
@@ -77,13 +76,10 @@ def test_recovery_and_strange_folders_are_told(
 def test_a_log_directory_that_fails_is_told(
     lines: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_disk: OsDisk, path: PurePath) -> None:
-        raise OSError(errno.EIO, "Input/output error", str(path))
-
     with Broker(data_dir=str(tmp_path)) as broker, BrokerConnection(broker.port) as connection:
         broker.create_topic("t", flush_messages="1")
         with monkeypatch.context() as patched:
-            patched.setattr(OsDisk, "sync_file", fail)
+            patched.setattr(OsDisk, "sync_file", failing_in(tmp_path))
             assert produce(connection).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         (record,) = [each for each in lines.records if each.levelno == logging.ERROR]
         assert isinstance(record.msg, Event)

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 
 import pytest
@@ -14,21 +14,22 @@ from odradek.broker.node import Node
 from odradek.broker.serving import NodeFailedError, run
 from odradek.core.config import STANDALONE, LoadedConfig, load_broker_config, parse_overrides
 from odradek.protocol.generated.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.storage.disk import OsDisk, OsFile
+from odradek.storage.disk import Buffer, OsDisk, OsFile
 
 METADATA = "__cluster_metadata-0"
+SECONDS_MAX = 120
 
 
 class BrokenSync:
     """Lets the first sync of the metadata log fail; the next would succeed, and prove nothing."""
 
-    def __init__(self, patched: pytest.MonkeyPatch) -> None:
+    def __init__(self, patched: pytest.MonkeyPatch, folder: Path) -> None:
         self.is_on = False
         self.syncs = 0
         sync_file = OsDisk.sync_file
 
         def sync(disk: OsDisk, path: PurePath) -> None:
-            if self.is_on and METADATA in path.parts:
+            if self.is_on and folder / METADATA in path.parents:
                 self.syncs += 1
                 if self.syncs == 1:
                     raise OSError(errno.EIO, "Input/output error", str(path))
@@ -52,7 +53,7 @@ def create_topic(node: Node, then: Callable[[object], None]) -> None:
 def test_a_failed_flush_of_the_metadata_log_ends_the_process_with_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, loaded = BrokenSync(monkeypatch), load(tmp_path)
+    disk, loaded = BrokenSync(monkeypatch, tmp_path), load(tmp_path)
     node = Node(loaded.config)
     answered: list[object] = []
 
@@ -60,7 +61,7 @@ def test_a_failed_flush_of_the_metadata_log_ends_the_process_with_an_error(
         disk.is_on = True
         create_topic(node, answered.append)
         # If the node goes on, it is told to stop, and has not failed.
-        asyncio.get_running_loop().call_later(20, signal.raise_signal, signal.SIGTERM)
+        asyncio.get_running_loop().call_later(SECONDS_MAX, signal.raise_signal, signal.SIGTERM)
 
     with caplog.at_level(logging.INFO, "odradek"), pytest.raises(NodeFailedError) as failed:
         run(node, loaded, on_ready)
@@ -80,8 +81,12 @@ def test_a_failed_write_to_the_metadata_log_ends_the_node_too(
 ) -> None:
     node = Node(load(tmp_path).config)
 
-    def fail(file: OsFile, _position: int, _buffers: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(file.path))
+    write = OsFile.write
+
+    def fail(file: OsFile, position: int, buffers: Sequence[Buffer]) -> None:
+        if tmp_path in file.path.parents:
+            raise OSError(errno.ENOSPC, "No space left on device", str(file.path))
+        write(file, position, buffers)  # of a broker that other tests use
 
     async def story() -> None:
         await node.start()
@@ -92,7 +97,7 @@ def test_a_failed_write_to_the_metadata_log_ends_the_node_too(
         await node.failed.wait()
         await node.stop()
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), SECONDS_MAX))
     assert node.failure is not None
     assert node.failure.errno == errno.ENOSPC
     assert_starts_again(tmp_path)
@@ -108,5 +113,5 @@ def assert_starts_again(folder: Path) -> None:
         await node.stop()
         assert not node.failed.is_set()
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), SECONDS_MAX))
     assert (folder / ".kafka_cleanshutdown").exists()

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 LATER = (
     "cramjam",  # snappy
     "decimal",

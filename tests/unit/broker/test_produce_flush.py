@@ -1,6 +1,7 @@
 """With flush.messages an append is acknowledged after its fsync, and never if that failed."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path, PurePath
 
 import pytest
@@ -39,8 +40,20 @@ def test_what_is_acknowledged_was_synced(broker: Broker, connection: BrokerConne
     assert log.recovery_point == 1
 
 
-def fail(_disk: OsDisk, path: PurePath) -> None:
-    raise OSError(errno.EIO, "Input/output error", str(path))
+def failing_in(folder: PurePath) -> Callable[[OsDisk, PurePath], None]:
+    """Return an ``OsDisk.sync_file`` that fails in one log directory: others are in use, too."""
+    sync_file = OsDisk.sync_file
+
+    def sync(disk: OsDisk, path: PurePath) -> None:
+        if folder in path.parents:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        sync_file(disk, path)
+
+    return sync
+
+
+def folder_of(broker: Broker) -> PurePath:
+    return broker.node.store.directories[0].path
 
 
 def test_a_failed_sync_is_an_error_and_not_an_acknowledgement(
@@ -48,7 +61,7 @@ def test_a_failed_sync_is_an_error_and_not_an_acknowledgement(
 ) -> None:
     broker.create_topic("t", flush_messages="1")
     with monkeypatch.context() as patched:
-        patched.setattr(OsDisk, "sync_file", fail)
+        patched.setattr(OsDisk, "sync_file", failing_in(folder_of(broker)))
         answer = produce(connection)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
@@ -57,7 +70,7 @@ def test_a_node_whose_last_directory_failed_gives_up(
     broker: Broker, connection: BrokerConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic("t", flush_messages="1")
-    monkeypatch.setattr(OsDisk, "sync_file", fail)
+    monkeypatch.setattr(OsDisk, "sync_file", failing_in(folder_of(broker)))
     produce(connection)
     assert broker.node.failed.is_set()
     with pytest.raises(ConnectionError):
@@ -81,7 +94,7 @@ def test_a_directory_that_failed_leaves_the_others_at_work(
             if broker.node.store.directory_of(TopicPartition("t", number)).path == folders[1]
         )
         with monkeypatch.context() as patched:
-            patched.setattr(OsDisk, "sync_file", fail)
+            patched.setattr(OsDisk, "sync_file", failing_in(folders[1]))
             assert produce(connection, broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert not broker.node.failed.is_set()
         assert produce(connection, broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR

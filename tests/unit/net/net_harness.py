@@ -28,6 +28,7 @@ P = ParamSpec("P")
 
 DEADLINE_S = 90.0
 PLAIN = Listener("PLAINTEXT", "127.0.0.1", 0)
+PATIENT = ServerLimits(handshake_ms_max=80_000, close_ms_max=80_000)
 
 
 def on_loop(
@@ -156,7 +157,7 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     events: list[Event] = []
     server = Server(
-        listeners, handler, limits, on_event=lambda *event: events.append(Event(*event))
+        listeners, handler, limits or PATIENT, on_event=lambda *event: events.append(Event(*event))
     )
     await server.start()
     try:

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from odradek.core.errors import CorruptionError
-from odradek.net.distinguished_name import subject_of
-from tests.certificates import make_certificate, openssl
+from odradek.net.distinguished_name import alternative_names_of, subject_of
+from tests.certificates import make_certificate, make_pki, openssl, sign
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
 
@@ -58,8 +58,9 @@ def test_damaged_bytes_are_refused_and_nothing_else(tmp_path: Path) -> None:
     make_certificate(tmp_path, "it", "/O=Example/CN=alice")
     whole = der(tmp_path)
     for length in range(len(whole)):
-        with pytest.raises(CorruptionError):
-            subject_of(whole[:length])
+        for read in (subject_of, alternative_names_of):
+            with pytest.raises(CorruptionError):
+                read(whole[:length])
     random = Random(1)
     refused = 0
     for _ in range(3000):
@@ -71,3 +72,20 @@ def test_damaged_bytes_are_refused_and_nothing_else(tmp_path: Path) -> None:
         except CorruptionError:
             refused += 1
     assert refused > 1000
+
+
+def test_alternative_names_are_told_apart(tmp_path: Path) -> None:
+    make_pki(tmp_path)
+    sign(tmp_path, "one", "/CN=x", names="subjectAltName=DNS:a,IP:127.0.0.1,DNS:b")
+    sign(tmp_path, "other", "/CN=x", names="subjectAltName=critical,DNS:b,DNS:a")
+    make_certificate(tmp_path, "none", "/CN=x")
+    one, other, none = (_names(tmp_path, name) for name in ("one", "other", "none"))
+    # Context tags of RFC 5280: 2 is a DNS name, 7 an IP address.
+    assert one == {b"\x82\x01a", b"\x82\x01b", b"\x87\x04\x7f\x00\x00\x01"}
+    assert other == {b"\x82\x01a", b"\x82\x01b"}
+    assert none == set()
+
+
+def _names(folder: Path, name: str) -> frozenset[bytes]:
+    der = ssl.PEM_cert_to_DER_cert((folder / f"{name}.pem").read_text())
+    return alternative_names_of(der)

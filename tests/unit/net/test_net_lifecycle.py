@@ -21,6 +21,8 @@ from tests.unit.net.net_harness import (
     until,
 )
 
+GRACE_MS = 80_000
+
 
 @on_loop
 async def test_several_listeners_know_their_names() -> None:
@@ -63,8 +65,8 @@ async def test_stop_waits_for_pending_requests_only() -> None:
     async with serving(held) as up:
         busy, idle = await up.connect(), await up.connect()
         busy.send(frame(b"a", 1) + frame(b"b", 2))
-        await until(lambda: len(held.pending) == 1)
-        stopping = asyncio.create_task(up.server.stop(grace_ms=10_000))
+        await until(lambda: len(held.pending) == 1 and up.server.connection_count == 2)
+        stopping = asyncio.create_task(up.server.stop(grace_ms=GRACE_MS))
         assert await idle.expect_close() == b""
         with pytest.raises(OSError):
             await up.connect()
@@ -100,7 +102,7 @@ async def test_stop_sends_what_was_answered() -> None:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.send(frame(payload))
         await until(lambda: up.server.counters.requests == 1)
-        stopping = asyncio.create_task(up.server.stop(grace_ms=10_000))
+        stopping = asyncio.create_task(up.server.stop(grace_ms=GRACE_MS))
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert await client.receive() == (0, payload)
         await stopping
@@ -127,7 +129,7 @@ async def test_close_all_drops_connections_and_goes_on() -> None:
     async with serving(held) as up:
         clients = [await up.connect() for _ in range(3)]
         clients[0].send(frame(b""))
-        await until(lambda: len(held.pending) == 1)
+        await until(lambda: len(held.pending) == 1 and up.server.connection_count == 3)
         up.server.close_all("dropped by the test")
         for client in clients:
             assert await client.expect_close() == b""

@@ -4,9 +4,12 @@ import asyncio
 import os
 import resource
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from odradek.net.server import ConnectionInfo, EventKind, Listener, Reply, ServerLimits
 from odradek.protocol.framing import RECEIVE_BUFFER_BYTES, Request
@@ -22,6 +25,8 @@ from tests.unit.net.net_harness import (
     serving,
     until,
 )
+
+ROOT = Path(__file__).parents[3]
 
 
 @on_loop
@@ -80,8 +85,16 @@ def no_descriptors_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_without_descriptors_accepting_pauses_and_comes_back() -> None:
+    # In a process of its own: brokers that other tests use would lose their disk by it.
+    story = (
+        "from tests.unit.net.test_net_limits import accept_without_descriptors as story; story()"
+    )
+    subprocess.run([sys.executable, "-c", story], cwd=ROOT, check=True, timeout=180)
+
+
 @on_loop
-async def test_without_descriptors_accepting_pauses_and_comes_back() -> None:
+async def accept_without_descriptors() -> None:
     async with serving(Echo(), ServerLimits(accept_pause_ms=20)) as up:
         client = await up.connect()
         late = socket.socket()
@@ -91,7 +104,8 @@ async def test_without_descriptors_accepting_pauses_and_comes_back() -> None:
             await until(lambda: up.server.counters.events[EventKind.ACCEPT_FAILED] >= 2)
             assert await client.ask(b"still") == b"still"
             failed = up.server.counters.events[EventKind.ACCEPT_FAILED]
-            assert failed <= (time.monotonic() - started) / 0.020 + 1
+            # One more at the start, and one for timers that count in whole milliseconds.
+            assert failed <= (time.monotonic() - started) / 0.020 + 2
         await until(lambda: up.server.connection_count == 2)
         late.close()
         await client.close()

@@ -7,7 +7,7 @@ import pytest
 
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
-from odradek.storage import log_directory, log_store
+from odradek.storage import log_directory, stored_logs
 from odradek.storage.log_dir_description import LogDescription, VolumeSpace
 from odradek.storage.log_directory import DirectoryRefusedError
 from odradek.storage.log_loading import LoadingProgress
@@ -157,7 +157,7 @@ def test_hostile_names_touch_no_file(topic: str) -> None:
 
 
 def test_the_number_of_logs_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_store, "LOGS_MAX", 1)
+    monkeypatch.setattr(stored_logs, "LOGS_MAX", 1)
     store = open_store(new_disk())
     store.create(T0, TOPIC_ID, now_ms=0)
     with pytest.raises(ApiError, match="1 logs"):

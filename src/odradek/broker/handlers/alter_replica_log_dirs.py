@@ -33,6 +33,7 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Answ
     for partition, path in wanted.items():
         code = ErrorCode.NONE
         try:
+            _check_not_being_made(context, partition)
             directory = _directory(context, path)
             context.node.store.moves.start(partition, directory, context.node.clock.now_ms())
         except ApiError as error:  # one bad partition must not fail its neighbours
@@ -46,6 +47,13 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Answ
             for name, partitions in by_topic.items()
         ]
     )
+
+
+def _check_not_being_made(context: RequestContext, partition: TopicPartition) -> None:
+    """Refuse a log that is not durable yet: nobody has been told of it."""
+    node = context.node
+    if node.replicas.find(partition) is None and node.store.get(partition) is not None:
+        raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} is being made")
 
 
 def _directory(context: RequestContext, path: str) -> LogDirectory:

@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55), versions 0-2: who votes on the metadata log, and how far each has read.
 
 v1  when a replica last fetched and was caught up.  v2  directory ids, error messages, the voters'
-endpoints: this one has none, as a quorum of one needs no listener for its voter.
+endpoints if the log names its voters (kraft.version 1).
 """
 
 from pathlib import PurePath
@@ -13,6 +13,7 @@ from odradek.core.ids import ZERO_UUID, TopicPartition, Uuid
 from odradek.protocol.generated.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    Listener,
     Node,
     ReplicaState,
     ResponsePartitionData,
@@ -31,10 +32,25 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> Answer:
         )
         for topic in request.topics
     ]
-    nodes = [Node(node_id=context.node.node_id)]
+    nodes = _nodes(context)
     return DescribeQuorumResponse(
         error_message=None, topics=topics, nodes=nodes if context.version >= 2 else []
     )
+
+
+def _nodes(context: RequestContext) -> list[Node]:
+    voters = context.node.metadata.voters
+    if voters is None:
+        return [Node(node_id=context.node.node_id)]
+    return [
+        Node(
+            node_id=voter.voter_id,
+            listeners=[
+                Listener(name=each.name, host=each.host, port=each.port) for each in voter.endpoints
+            ],
+        )
+        for voter in voters.voters
+    ]
 
 
 def _partition(context: RequestContext, partition: TopicPartition) -> ResponsePartitionData:

@@ -6,6 +6,9 @@ v8   which records are at fault, and a message (KIP-467).  v9  flexible.  v10  c
 
 Versions 0-2 are advertised, because librdkafka stops compressing otherwise, and refused.
 
+With acks=0 there is no response to put an error in: the connection is closed instead, from which
+producers learn to ask for metadata again.
+
 Not implemented: throttling.
 
 The first batch of a transaction in a partition is appended only when the transaction's coordinator
@@ -53,10 +56,13 @@ Unflushed = dict[TopicPartition, PartitionProduceResponse]
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> Answer:
+    if request.transactional_id is None and _has_transactional_batch(request):
+        # The request as a whole: who may not name a transactional id is trusted with nothing.
+        refused = ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _refuse_all(context, request, refused)
     if request.acks not in (0, 1, -1):
-        return _refuse_all(
-            request, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
-        )
+        refused = ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+        return _refuse_all(context, request, refused)
     if request.transactional_id is not None:
         return _handle_transactional(context, request)
     return _append_all(context, request, None)
@@ -69,7 +75,7 @@ def _append_all(context: RequestContext, request: ProduceRequest, errors: Errors
     responses = [_topic(context, topic, now_ms, unflushed, errors) for topic in request.topic_data]
     response = ProduceResponse(responses=responses)
     if request.acks == 0:
-        return NO_REPLY
+        return _without_reply(context, response)
     if unflushed:
 
         def flushed(failed: list[TopicPartition]) -> None:
@@ -88,7 +94,7 @@ def _handle_transactional(context: RequestContext, request: ProduceRequest) -> A
     batches = _transactional_batches(context, request)
     if len({producer for _, producer in batches}) > 1:
         problem = ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "records of several producers")
-        return NO_REPLY if request.acks == 0 else _refuse_all(request, problem)
+        return _refuse_all(context, request, problem)
     producers = dict(batches)
     errors = dict.fromkeys(producers, ErrorCode.NONE)
     asked = []
@@ -144,6 +150,14 @@ def _transactional_batches(
                 producer = (header.producer_id, header.producer_epoch)
                 batches.append((TopicPartition(name, data.index), producer))
     return batches
+
+
+def _has_transactional_batch(request: ProduceRequest) -> bool:
+    return any(
+        isinstance(data.records, memoryview) and _is_transactional(data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
 
 
 def _is_transactional(records: memoryview) -> bool:
@@ -217,9 +231,7 @@ def _partition(
         raise ApiError(ErrorCode.INVALID_RECORD, "no records")
     version = 0
     if _is_transactional(data.records):
-        if errors is None:
-            problem = "a transactional batch needs a transactional id"
-            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, problem)
+        assert errors is not None, "there is a transactional id"
         code = errors.get(partition, ErrorCode.CORRUPT_MESSAGE)
         if code:
             raise ApiError(code, "the partition is not part of the transaction")
@@ -263,8 +275,8 @@ def _refused(partition: PartitionProduceData, error: ApiError) -> PartitionProdu
     )
 
 
-def _refuse_all(request: ProduceRequest, error: ApiError) -> ProduceResponse:
-    return ProduceResponse(
+def _refuse_all(context: RequestContext, request: ProduceRequest, error: ApiError) -> Answer:
+    response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
@@ -274,3 +286,16 @@ def _refuse_all(request: ProduceRequest, error: ApiError) -> ProduceResponse:
             for topic in request.topic_data
         ]
     )
+    return _without_reply(context, response) if request.acks == 0 else response
+
+
+def _without_reply(context: RequestContext, response: ProduceResponse) -> Answer:
+    """Answer acks=0: with nothing, or by hanging up if anything in it was refused."""
+    for topic in response.responses:
+        for each in topic.partition_responses:
+            if each.error_code:
+                name = ErrorCode(each.error_code).name
+                detail = f"{name} for {topic.name or topic.topic_id}-{each.index} with acks=0"
+                context.node.server.close_one(context.connection, detail)
+                return NO_REPLY
+    return NO_REPLY

@@ -3,51 +3,61 @@
 v1  upgrade types, validate only.  v2  no result for each feature any more.  Answered when the
 metadata log has committed it.
 
-``kraft.version`` is not the controller's: it is a control record of the metadata log, and may be
-asked for at the level that it has.
+``kraft.version`` is not the controller's: it is a control record of the metadata log, and goes
+there together with the voters, who were in the configs alone before. A node whose controller has
+no listener cannot be named as one and stays at 0.
 
-Not implemented: raising ``kraft.version`` from 0, throttling.
+Not implemented: throttling.
 """
 
 from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.broker.initial_voters import InitialVoter, find_controller_listener, voters_record
+from odradek.controller import Controller
+from odradek.controller.result import Result
+from odradek.core.config.listeners import Listener
 from odradek.core.errors import ErrorCode
-from odradek.metadata.features import KRAFT_VERSION, KRAFT_VERSIONS
+from odradek.metadata.features import KRAFT_VERSION
+from odradek.metadata.snapshots import QuorumRecords
 from odradek.protocol.generated.update_features import (
-    FeatureUpdateKey,
-    UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
 
 
 def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Answer:
-    of_the_log = [each for each in request.feature_updates if each.feature == KRAFT_VERSION]
-    for each in of_the_log:
-        problem = _problem(each, context.node.metadata.kraft_version)
-        if problem is not None:
-            what = f"{KRAFT_VERSION} cannot be {each.max_version_level}: {problem}"
-            return UpdateFeaturesResponse(
-                error_code=ErrorCode.INVALID_UPDATE_VERSION,
-                error_message=f"no feature was changed: {what}",
-            )
-    request.feature_updates = [each for each in request.feature_updates if each not in of_the_log]
+    node = context.node
+    wanted = [each for each in request.feature_updates if each.feature == KRAFT_VERSION]
+    level = wanted[-1].max_version_level if wanted else node.metadata.kraft_version
 
-    def reply(response: UpdateFeaturesResponse) -> None:
-        if not response.error_code:
-            response.results += [
-                UpdatableFeatureResult(feature=each.feature, error_message=None)
-                for each in of_the_log
-            ]
-        context.reply(response)
+    def plan(controller: Controller) -> Result[UpdateFeaturesResponse]:
+        result = controller.update_features(request, node.metadata.kraft_version)
+        if result.reply.error_code or level == node.metadata.kraft_version:
+            return result
+        listener = find_controller_listener(node.config)
+        if listener is None:
+            return Result((), _no_listener(level))
+        if not request.validate_only:
+            _name_voter(context, level, listener)
+        return result
 
-    context.node.change(lambda controller: controller.update_features(request), reply)
+    node.change(plan, context.reply)
     return PENDING
 
 
-def _problem(update: FeatureUpdateKey, current: int) -> str | None:
-    level = update.max_version_level
-    if level not in KRAFT_VERSIONS:
-        return "this controller does not support it"
-    if level < current:
-        return "the log names its voters, and there is no way back"
-    return None if level == current else "voters cannot be moved into the log yet"
+def _name_voter(context: RequestContext, level: int, listener: Listener) -> None:
+    metadata = context.node.metadata
+    key = metadata.replica_key
+    assert key.directory_id is not None
+    voter = InitialVoter.at(listener, key.id, key.directory_id)
+    metadata.append_quorum(QuorumRecords(level, voters_record([voter], listener.name)))
+
+
+def _no_listener(level: int) -> UpdateFeaturesResponse:
+    problem = (
+        "The update failed for all features since the following feature had an error: "
+        f"Invalid update version {level} for feature {KRAFT_VERSION}. The log would name where "
+        "this controller listens, and controller.listener.names names no listener."
+    )
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=problem
+    )

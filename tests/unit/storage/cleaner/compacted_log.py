@@ -29,7 +29,8 @@ from odradek.storage.cleaner.task import (
 from odradek.storage.cleaner.throttle import Throttle
 from odradek.storage.config import CleanupPolicy, LogConfig
 from odradek.storage.disk import Buffer
-from odradek.storage.log import Isolation, Log, read_marker
+from odradek.storage.log import Isolation, Log
+from odradek.storage.producer_replay import read_marker
 from odradek.storage.recovery import LogSettings, create_log, open_log
 from odradek.storage.scan import iter_batches
 from odradek.testing.disk import SimulatedDisk

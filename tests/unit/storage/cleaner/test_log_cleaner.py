@@ -34,6 +34,7 @@ from tests.unit.storage.cleaner.compacted_log import (
 )
 
 CHECKPOINT = LOG_DIR / "cleaner-offset-checkpoint"
+SECONDS_MAX = 180
 
 
 class Bench:
@@ -254,7 +255,7 @@ def test_a_log_is_cleaned_in_another_process(tmp_path: Path, workers: Workers) -
     to_clean = cleaner.select([log], START_MS)
     assert to_clean is not None
     future = cleaner.start_cleaning(to_clean, START_MS)
-    future.exception(timeout=60)
+    future.exception(timeout=SECONDS_MAX)
     size = log.segments.bytes
     plan = cleaner.on_cleaned(PARTITION, future, START_MS)
     assert plan is not None
@@ -274,13 +275,13 @@ def test_errors_come_back_from_the_other_process_and_so_does_the_pool(
     to_clean = cleaner.select([log], START_MS)
     assert to_clean is not None
     task = cleaner.start_cleaning(to_clean, START_MS)
-    assert task.exception(timeout=60) is None
+    assert task.exception(timeout=SECONDS_MAX) is None
     assert isinstance(workers._pool, ProcessPoolExecutor)
     processes = workers._pool._processes
     for process_id in list(processes):
         os.kill(process_id, signal.SIGKILL)
     for process in list(processes.values()):
-        process.join(60)
+        process.join(SECONDS_MAX)
     bad = CleanerSettings(dedupe_buffer_bytes=1)
     cleaner.on_truncated(PARTITION, 0)
     assert cleaner.on_cleaned(PARTITION, task, START_MS) is None
@@ -290,7 +291,7 @@ def test_errors_come_back_from_the_other_process_and_so_does_the_pool(
         to_clean = cleaner.select([log], START_MS)
         assert to_clean is not None
         future = cleaner.start_cleaning(to_clean, START_MS)
-        seen.append(type(future.exception(timeout=60)).__name__)
+        seen.append(type(future.exception(timeout=SECONDS_MAX)).__name__)
         cleaner.on_cleaned(PARTITION, future, START_MS)
         cleaner.uncleanable.clear()
     assert seen[-1] == "DedupeBufferTooSmallError"
