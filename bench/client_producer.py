@@ -1,16 +1,18 @@
 """Our producer beside aiokafka, confluent-kafka and kafka-python: same broker, same records.
 
 The broker is a node of ours in a process of its own; clients run here, one after the other, round
-by round, and the median counts. Every record's future (or delivery report) is made and looked at in
-the end, because that is how a producer is used that has to know. Ours runs on asyncio's own event
-loop, as aiokafka does, and on uvloop.
+by round, there and back, and the median counts. Every record's future (or delivery report) is made
+and looked at in the end, because that is how a producer is used that has to know. Ours runs on
+asyncio's own event loop, as aiokafka does, and on uvloop; with its defaults, and with batches that
+are no larger than aiokafka's.
 """
 
 import asyncio
+import re
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from odradek.client import BlockingProducer
 from odradek.client.producer import Producer
 from tests.interop.node_process import NodeProcess
 
-ROUNDS = 3
+ROUNDS = 5
 RECORDS = 60_000
 KAFKA_PYTHON_RECORDS = 15_000
 TABLE_RECORDS = 5 * RECORDS
@@ -49,6 +51,7 @@ def run() -> Iterator[Row]:
 def _compare(servers: str, size: int) -> Iterator[Row]:
     clients: dict[str, tuple[Measure, int]] = {
         "odradek": (_ours, RECORDS),
+        "odradek, batch.size=16384": (_ours_small_batches, RECORDS),
         "odradek, uvloop": (_ours_uvloop, RECORDS),
         "odradek, blocking": (_ours_blocking, RECORDS),
         "odradek, send_arrow": (_ours_by_the_table, TABLE_RECORDS),
@@ -59,8 +62,9 @@ def _compare(servers: str, size: int) -> Iterator[Row]:
     rates: dict[str, list[float]] = {name: [] for name in clients}
     costs: dict[str, list[float]] = {name: [] for name in clients}
     for number in range(ROUNDS):
-        for name, (measure, count) in clients.items():
-            topic = f"bench-{size}-{number}-{name.replace(', ', '-')}"
+        for name in list(clients) if number % 2 else reversed(clients):
+            measure, count = clients[name]
+            topic = f"bench-{size}-{number}-{re.sub('[^a-z0-9]+', '-', name)}"
             _create(servers, topic)
             before = time.process_time()
             rates[name].append(measure(servers, topic, b"x" * size))
@@ -87,8 +91,14 @@ def _ours_uvloop(servers: str, topic: str, value: bytes) -> float:
         return runner.run(_ours_async(servers, topic, value))
 
 
-async def _ours_async(servers: str, topic: str, value: bytes) -> float:
-    async with Producer(bootstrap_servers=servers) as producer:
+def _ours_small_batches(servers: str, topic: str, value: bytes) -> float:
+    return asyncio.run(_ours_async(servers, topic, value, {"batch.size": 16_384}))
+
+
+async def _ours_async(
+    servers: str, topic: str, value: bytes, settings: Mapping[str, int] | None = None
+) -> float:
+    async with Producer(settings, bootstrap_servers=servers) as producer:
         await (await producer.send(topic, value))
         return await _timed(lambda: producer.send(topic, value), producer.flush)
 

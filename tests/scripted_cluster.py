@@ -46,6 +46,7 @@ class ScriptedCluster:
         """What metadata says, where that is not so any more."""
         self._count = nodes
         self._servers: list[asyncio.Server] = []
+        self._connections: list[_Connection] = []
         self.ports: list[int] = []
 
     def write(self, *values: bytes) -> None:
@@ -67,7 +68,9 @@ class ScriptedCluster:
         for node_id in range(self._count):
 
             def connect(node_id: int = node_id) -> _Connection:
-                return _Connection(lambda request: self._answer(node_id, request))
+                made = _Connection(lambda request: self._answer(node_id, request))
+                self._connections.append(made)
+                return made
 
             server = await loop.create_server(connect, "127.0.0.1", 0)
             self._servers.append(server)
@@ -77,6 +80,8 @@ class ScriptedCluster:
     async def __aexit__(self, *_: object) -> None:
         for server in self._servers:
             server.close()
+        for connection in self._connections:
+            connection.close()
 
     def _answer(self, node_id: int, request: Message) -> Message:
         self.asked.append((node_id, type(request).__name__.removesuffix("Request")))
@@ -201,6 +206,10 @@ class _Connection(asyncio.Protocol):
                 self._send,
                 frame_response(answer, request.api, request.version, request.correlation_id),
             )
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def _send(self, frame: list[bytes | bytearray | memoryview]) -> None:
         if self._transport is not None and not self._transport.is_closing():

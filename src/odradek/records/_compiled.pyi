@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from odradek.records.columns import (
     Allocate,
@@ -8,6 +9,7 @@ from odradek.records.columns import (
     EncodedRows,
     HeaderColumn,
 )
+from odradek.records.open_batch import Headers, RecordOutcome
 from odradek.records.record import Buffer, Record, RecordsSummary, Row
 
 def iter_records(
@@ -43,6 +45,41 @@ class RecordEncoder:
     ) -> int: ...
     def extend(self, rows: Iterable[Row]) -> int: ...
     def take(self) -> bytearray: ...
+
+class OpenBatch:
+    is_closed: bool
+    is_full: bool
+    count: int
+    size: int
+    futures: list[RecordOutcome]
+    timestamps: list[int]
+    def __init__(self, encoder: RecordEncoder, size_max: int, record_size_max: int) -> None: ...
+    def append(
+        self,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        future: RecordOutcome,
+    ) -> None: ...
+    def try_append(
+        self,
+        timestamp: int,
+        key: Any,
+        value: Any,
+        headers: Headers,
+        future: RecordOutcome,
+        record_size: int = 0,
+    ) -> bool: ...
+    def reopen(self, size_max: int) -> None: ...
+    def tell_all(
+        self,
+        result_type: type[tuple[Any, ...]],
+        topic: str,
+        partition: int,
+        base_offset: int,
+        log_append_time: int | None,
+    ) -> None: ...
 
 class ColumnDecoder:
     @property

@@ -28,10 +28,9 @@ from odradek.records.checksum import crc32c
 from odradek.records.compression import CompressionType
 from odradek.records.control import EndTransactionMarker, encode_end_transaction_marker
 from odradek.records.implementation import RecordEncoder
+from odradek.records.open_batch import RECORD_OVERHEAD_MAX
 from odradek.records.record import NO_TIMESTAMP, Buffer, Record
 
-# Length 5, attributes 1, timestamp delta 10, offset delta 5, key, value and header counts 5 each.
-_RECORD_OVERHEAD_MAX: Final = 36
 _VARINT_BYTES_MAX: Final = 5
 _CRC_START: Final = 21
 
@@ -81,6 +80,11 @@ class BatchBuilder:
         # The codec's own methods: a Python frame around each would cost as much as the encoding.
         self.append = self._encoder.append
         self.extend = self._encoder.extend
+
+    @property
+    def encoder(self) -> RecordEncoder:
+        """What records are appended to, for those who cannot afford a call in between."""
+        return self._encoder
 
     @property
     def count(self) -> int:
@@ -265,7 +269,7 @@ def record_size_max(
     headers: Iterable[tuple[str | bytes, Buffer | None]] = (),
 ) -> int:
     """Return a bound on the bytes that a record adds to any batch, before compression."""
-    size = _RECORD_OVERHEAD_MAX + len(key or b"") + len(value or b"")
+    size = RECORD_OVERHEAD_MAX + len(key or b"") + len(value or b"")
     for name, content in headers:
         name_bytes = (
             len(name.encode("utf-8", "surrogateescape")) if isinstance(name, str) else len(name)

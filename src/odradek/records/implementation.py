@@ -10,6 +10,7 @@ try:
     from odradek.records._compiled import (
         ColumnDecoder,
         ColumnEncoder,
+        OpenBatch,
         RecordEncoder,
         iter_records,
         murmur2,
@@ -29,6 +30,7 @@ except ImportError:
         ColumnEncoder,
     )
     from odradek.records.key_hash import murmur2, partitions_of_keys
+    from odradek.records.open_batch import OpenBatch  # type: ignore[assignment]
 
     _compiled = False
 
@@ -38,6 +40,7 @@ __all__ = [
     "COMPILED",
     "ColumnDecoder",
     "ColumnEncoder",
+    "OpenBatch",
     "RecordEncoder",
     "iter_records",
     "murmur2",

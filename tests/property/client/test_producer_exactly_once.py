@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -105,7 +106,7 @@ class PartitionLog:
 class World:
     """A producer's core, brokers, and what is on the way between them."""
 
-    def __init__(self, in_flight_max: int, codec: str) -> None:
+    def __init__(self, in_flight_max: int, codec: str, *, grows: bool) -> None:
         self.loop = asyncio.new_event_loop()  # futures want one; it never runs
         given_settings = {
             "bootstrap.servers": "none:1",
@@ -118,6 +119,8 @@ class World:
             "compression.type": codec,
         }
         self.options = options_from(Settings(DEFINITIONS, given_settings))
+        if grows:
+            self.options = replace(self.options, batch_size=100)
         self.sequences = Sequences()
         self.accumulator = Accumulator(self.options, Random(0), self.sequences)
         self.delivery = Delivery(self.options, self.accumulator, self.sequences)
@@ -146,10 +149,13 @@ class World:
         self.sent.append((partition, value, future))
         queue = self.accumulator.topic(TOPIC).of(partition)
         size = 36 + len(value)
-        if not self.accumulator.append(queue, 0, None, value, (), future, size):
+        record = (0, None, value, (), future, size)
+        if self.accumulator.append(queue, record):
+            return
+        if not self.accumulator.grow(queue) or not self.accumulator.append(queue, record):
             reserved = self.accumulator.batch_bytes(size)
             assert self.accumulator.pool.try_reserve(reserved)
-            self.accumulator.append_first(queue, 0, None, value, (), future, reserved, self.now_ms)
+            self.accumulator.append_first(queue, record, reserved, self.now_ms)
 
     def run(self) -> bool:
         """One turn of a sender; True if anything was sent."""
@@ -234,8 +240,8 @@ def _append_of(batch: ProducerBatch) -> Append:
 
 
 @contextmanager
-def world(in_flight_max: int, codec: str = "none") -> Iterator[World]:
-    made = World(in_flight_max, codec)
+def world(in_flight_max: int, codec: str = "none", *, grows: bool = False) -> Iterator[World]:
+    made = World(in_flight_max, codec, grows=grows)
     try:
         yield made
     finally:
@@ -297,11 +303,11 @@ def act(made: World, kind: str, first: int, second: int) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None)
-@given(steps=STEPS, in_flight_max=st.integers(1, 5))
+@given(steps=STEPS, in_flight_max=st.integers(1, 5), grows=st.booleans())
 def test_each_record_is_in_the_log_once_and_in_order(
-    steps: list[tuple[str, int, int]], in_flight_max: int
+    steps: list[tuple[str, int, int]], in_flight_max: int, grows: bool
 ) -> None:
-    with world(in_flight_max) as made:
+    with world(in_flight_max, grows=grows) as made:
         for step in steps:
             act(made, *step)
         check_logs(made)
@@ -325,7 +331,7 @@ def test_the_same_on_long_walks(seed: int) -> None:
         ("poison", 1),
     ]
     names, weights = zip(*kinds, strict=True)
-    with world(random.randint(1, 5)) as made:
+    with world(random.randint(1, 5), grows=bool(seed % 2)) as made:
         for kind in random.choices(names, weights, k=400):
             match kind:
                 case "serve" | "refuse" | "cut":
@@ -357,11 +363,11 @@ def check_logs(made: World) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=STEPS, codec=st.sampled_from(["gzip", "snappy", "lz4", "zstd"]))
+@given(steps=STEPS, codec=st.sampled_from(["gzip", "snappy", "lz4", "zstd"]), grows=st.booleans())
 def test_without_lost_time_or_bad_records_all_of_them_arrive(
-    steps: list[tuple[str, int, int]], codec: str
+    steps: list[tuple[str, int, int]], codec: str, grows: bool
 ) -> None:
-    with world(5, codec) as made:
+    with world(5, codec, grows=grows) as made:
         for step in steps:
             if step[0] not in ("late", "poison"):
                 act(made, *step)

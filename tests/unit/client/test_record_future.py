@@ -83,19 +83,24 @@ def test_a_loop_can_await_it() -> None:
     assert asyncio.run(main()) == TOLD
 
 
-def test_who_begins_to_wait_in_the_last_moment_is_told() -> None:
+@pytest.mark.parametrize("is_before", [True, False])
+def test_who_begins_to_wait_in_the_last_moment_is_told_once(is_before: bool) -> None:
     called: list[object] = []
 
     class Watched(RecordFuture):
         def __setattr__(self, name: str, value: object) -> None:
-            if name == "_state":
+            is_telling = name in ("_metadata", "_error")
+            if is_telling and is_before:
                 self.add_done_callback(called.append)
             super().__setattr__(name, value)
+            if is_telling and not is_before:
+                self.add_done_callback(called.append)
 
     done, failed = Watched(), Watched()
     done.set_result(TOLD)
     failed.set_exception(ZeroDivisionError())
     assert called == [done, failed]
+    assert concurrent.futures.wait([done, failed], 0).not_done == set()
 
 
 def test_nobody_who_waits_is_forgotten() -> None:

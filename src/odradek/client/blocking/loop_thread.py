@@ -12,9 +12,10 @@ import selectors
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from odradek.client.errors import ClosedError
+from odradek.client.errors import ClosedError, KafkaError
 
 T = TypeVar("T")
 
@@ -44,12 +45,30 @@ class LoopThread:
             ClosedError: The loop is no more.
             RuntimeError: Called by what runs on the loop: it would wait for itself.
         """
+        future: Future[T] = Future()
+        self._begin(coroutine, future)
+        return future
+
+    def _begin(self, coroutine: Coroutine[Any, Any, T], future: "Future[T]") -> None:
         try:
             self.check_outside()
-            return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        except BaseException:
+            self.loop.call_soon_threadsafe(self._start, coroutine, future)
+        except (KafkaError, RuntimeError):  # not after an interrupt: it may be running by then
             coroutine.close()
             raise
+
+    def _start(self, coroutine: Coroutine[Any, Any, T], future: "Future[T]") -> None:
+        if future.cancelled():
+            coroutine.close()
+            return
+        task = self.loop.create_task(coroutine)
+        task.add_done_callback(lambda done: _tell(done, future))
+        future.add_done_callback(lambda _: self._cancel(task))
+
+    def _cancel(self, task: "asyncio.Task[T]") -> None:
+        if not task.done():
+            with suppress(RuntimeError):  # the loop is closed: nothing runs any more
+                self.loop.call_soon_threadsafe(task.cancel)
 
     def check_outside(self) -> None:
         """Raise if the caller runs on the loop, which is to do what he waits for."""
@@ -67,8 +86,10 @@ class LoopThread:
             ClosedError: The loop was stopped meanwhile.
             TimeoutError: The time is over.
         """
-        future = self.submit(coroutine)
+        # Here before the coroutine runs: an interrupt that comes any time later can cancel it.
+        future: Future[T] = Future()
         try:
+            self._begin(coroutine, future)
             return future.result(timeout_seconds)
         except CancelledError as error:
             raise ClosedError("the client was closed") from error
@@ -107,6 +128,19 @@ class LoopThread:
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         finally:
             self.loop.close()
+
+
+def _tell(task: "asyncio.Task[T]", future: "Future[T]") -> None:
+    """Pass on what a coroutine came to, unless nobody waits for it."""
+    if task.cancelled():
+        future.cancel()
+    if not future.set_running_or_notify_cancel():
+        return
+    error = task.exception()
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(task.result())
 
 
 async def _cancel_all() -> None:

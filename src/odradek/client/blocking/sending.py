@@ -24,6 +24,7 @@ from odradek.client.blocking.twin import Place, Twin
 from odradek.client.errors import ClosedError
 from odradek.client.producer import Producer, RecordMetadata, RowsMetadata
 from odradek.client.producer.batch import Headers
+from odradek.client.producer.interceptors import ProducerRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,7 @@ OUTBOX_RECORDS_MAX: Final = 4096
 class _Waiting(NamedTuple):
     """A record that waits for the loop, and the thread that waits with it."""
 
-    record: tuple[str, Any, Any, int | None, Headers, int | None]
+    record: ProducerRecord
     future: RecordFuture
     gate: threading.Lock
 
@@ -81,7 +82,7 @@ class Outbox:
 
     def _hand_over_now(self, waiting: _Waiting) -> bool:
         try:
-            return self._place.core.intake.begin_now(*waiting.record, waiting.future)
+            return self._place.core.intake.begin_now(waiting.record, waiting.future)
         except Exception as error:
             waiting.refuse(error)
             return True
@@ -157,7 +158,7 @@ class Sending(Twin[Producer]):
             topic, value, key, partition, headers, timestamp, future
         ):
             return future
-        record = (topic, value, key, partition, headers, timestamp)
+        record = ProducerRecord(topic, value, key, partition, headers, timestamp)
         self._outbox.put(_Waiting(record, future, threading.Lock()))
         if self._is_transactional and future.done():
             future.result()

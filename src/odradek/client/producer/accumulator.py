@@ -1,9 +1,8 @@
 """Where records wait: a queue of batches per partition, in bounded memory. Pure.
 
-Hot path (``bench/client_producer.py``): ``append`` runs once per record.
-
 A partition is ready to send when its first batch is full, has lingered, or somebody is in a hurry:
-a flush, the end of a transaction, a sender who waits for memory. A broker that has one ready
+a flush, the end of a transaction, a sender who waits for memory. A batch that is full and not sent
+yet may grow, unless ``batch.size`` was chosen. A broker that has one ready
 partition is sent a batch of every partition it leads, as far as a request has room: they would
 cost a request of their own soon after.
 
@@ -22,8 +21,7 @@ from odradek.client.metadata import NO_LEADER, ClusterMetadata
 from odradek.client.producer.batch import (
     Flush,
     Format,
-    Headers,
-    Outcome,
+    Outgoing,
     ProducerBatch,
     in_order,
 )
@@ -35,7 +33,6 @@ from odradek.client.producer.settings import ProducerOptions
 from odradek.core.ids import TopicPartition
 from odradek.records import HEADER_BYTES
 from odradek.records.columns import EncodedRows
-from odradek.records.record import Buffer
 
 NEVER: Final = float("inf")
 _JITTER: Final = 0.2
@@ -54,7 +51,7 @@ class PartitionQueue:
 class TopicQueues:
     """The partitions of a topic that had records, and where records without a key go."""
 
-    __slots__ = ("partitions", "sticky", "stuck", "stuck_batch", "topic")
+    __slots__ = ("batches_grow", "partitions", "sticky", "stuck", "stuck_batch", "topic")
 
     def __init__(self, topic: str, sticky: StickyPartition) -> None:
         self.topic = topic
@@ -64,6 +61,8 @@ class TopicQueues:
         self.stuck_batch: ProducerBatch | None = None
         """The last batch that was begun there."""
         self.partitions: dict[int, PartitionQueue] = {}
+        self.batches_grow = True
+        """Whether brokers have taken all large batches so far."""
 
     def of(self, partition: int) -> PartitionQueue:
         queue = self.partitions.get(partition)
@@ -100,8 +99,13 @@ class Accumulator:
         self._random = random
         self._sequences = sequences
         self._may_send = may_send
+        self.record_size_max = min(options.max_request_size, options.buffer_memory) - HEADER_BYTES
         self._format = Format(
-            options.codec, options.codec_level, transactional=options.transactional_id is not None
+            options.codec,
+            options.codec_level,
+            options.transactional_id is not None,
+            options.batch_size,
+            self.record_size_max,
         )
         self.topics: dict[str, TopicQueues] = {}
         self._waiting: dict[PartitionQueue, None] = {}
@@ -121,76 +125,55 @@ class Accumulator:
 
     # Records in.
 
-    def append(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Headers,
-        future: Outcome,
-        size_max: int,
-    ) -> bool:
-        """Add a record of at most ``size_max`` bytes to the batch that is open; False: no room."""
+    def append(self, queue: PartitionQueue, record: Outgoing) -> bool:
+        """Add a record to the batch that is open; False: there is none, or it has no room."""
         batches = queue.batches
-        if not batches:
-            return False
-        batch = batches[-1]
-        if batch.is_closed:
-            return False
-        if batch.size + size_max > self._batch_size:
-            batch.is_closed = batch.is_full = True
-            return False
-        # As ``batch.append`` does, without the call.
-        batch.size = batch.append_record(timestamp, key, value, headers)
-        batch.count += 1
-        batch.futures.append(future)
-        batch.timestamps.append(timestamp)
-        return True
+        return bool(batches) and batches[-1].try_append(*record)
 
-    def append_shared(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Headers,
-        future: Outcome,
-        size_max: int,
-    ) -> bool:
+    def append_shared(self, queue: PartitionQueue, record: Outgoing) -> bool:
         """Do as ``append`` does, from any thread."""
         with self._lock:
             try:
-                return self.append(queue, timestamp, key, value, headers, future, size_max)
+                return self.append(queue, record)
             except IndexError:
                 return False  # the batch was taken away between two looks at the queue
+
+    def grow(self, queue: PartitionQueue) -> bool:
+        """Let the last batch, which is full, take more while it waits to be sent.
+
+        It would have to wait anyway: for the event loop, or for answers. And it is a request less.
+        """
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is None or not batch.is_full or not batch.grows:
+            return False
+        step = self._batch_size
+        size_max = batch.reserved_bytes + step
+        if size_max > self._options.batch_size_max or not self.pool.try_reserve(step):
+            return False
+        batch.reserved_bytes = size_max
+        batch.reopen(size_max)
+        return True
 
     def _close(self, batch: ProducerBatch) -> None:
         """Have a batch take no more records, whoever was about to append one."""
         with self._lock:
             batch.is_closed = True
+            batch.grows = False
 
     def batch_bytes(self, size_max: int) -> int:
         """Return what a batch that begins with such a record reserves."""
         return max(self._options.batch_size, HEADER_BYTES + size_max)
 
     def append_first(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Headers,
-        future: Outcome,
-        reserved_bytes: int,
-        now_ms: float,
+        self, queue: PartitionQueue, record: Outgoing, reserved_bytes: int, now_ms: float
     ) -> ProducerBatch:
         """Begin a batch with a record, in bytes reserved before."""
         self._count += 1
         batch = ProducerBatch(
             queue.partition, self._format, now_ms, (self._count, 0), reserved_bytes
         )
-        batch.append(timestamp, key, value, headers, future)
+        batch.append(*record[:-1])
+        batch.grows = self.topic(queue.partition.topic).batches_grow
         if batch.size >= self._batch_size:
             batch.is_closed = batch.is_full = True
         self._add(queue, batch)
@@ -259,7 +242,7 @@ class Accumulator:
             # A new leader is not the one that needs time (KIP-951).
             is_moved = leader_epoch > first.retry_leader_epoch >= 0
             return 0.0 if is_moved else first.not_before_ms
-        if is_hurried or first.is_closed or len(queue.batches) > 1:
+        if is_hurried or first.is_full or first.is_closed or len(queue.batches) > 1:
             return 0.0
         return first.created_ms + self._options.linger_ms
 
@@ -320,6 +303,7 @@ class Accumulator:
 
     def split(self, batch: ProducerBatch) -> None:
         """Put smaller batches in the place of one that was too large for the broker."""
+        self.topic(batch.partition.topic).batches_grow = False
         size_max = max(batch.size // 2, 1) if batch.is_split else self._options.batch_size
         parts = batch.split(min(size_max, batch.size - 1))
         if self._sequences is not None:

@@ -1,6 +1,6 @@
 """A batch of records on its way to one partition, and the futures of those who sent them.
 
-Hot path (``bench/client_producer.py``): ``append`` and ``complete`` run once per record.
+Hot path (``bench/client_producer.py``): records come and are told of by ``OpenBatch``.
 
 It is open (takes records), closed, built (its bytes are final but for who sends them), and in the
 end done: delivered or failed, once. Between built and done it may be sent many times.
@@ -8,12 +8,11 @@ end done: delivered or failed, once. Between built and done it may be sent many 
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
 from odradek.records import (
-    HEADER_BYTES,
     BatchBuilder,
     CompressionType,
     parse_header,
@@ -21,12 +20,16 @@ from odradek.records import (
     record_size_max,
     set_producer_state,
 )
+from odradek.records.implementation import OpenBatch
+from odradek.records.open_batch import RecordOutcome
 from odradek.records.record import Buffer
 
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 """Sequences are int32 and go on at 0 after the largest."""
+
+SIZE_MAX: Final = 2**31 - 1
 
 Headers: TypeAlias = Iterable[tuple[str | bytes, Buffer | None]]
 
@@ -40,16 +43,12 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
-class Outcome(Protocol):
-    """What a sender of a record waits for: asyncio's future, or that of a thread."""
+Outgoing: TypeAlias = tuple[int, Buffer | None, Buffer | None, Headers, RecordOutcome, int]
+"""A record for a batch: timestamp, key, value, headers, future, and the most bytes it may take.
 
-    def done(self) -> bool: ...
-
-    def set_result(self, result: Any, /) -> None: ...
-
-    def set_exception(self, exception: Any, /) -> None: ...
-
-    def exception(self) -> BaseException | None: ...
+That is 0 where a batch can find it out itself (``OpenBatch.try_append``). Not a class: one is made
+per record.
+"""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -57,8 +56,6 @@ class ProducerIdAndEpoch(NamedTuple):
     epoch: int
 
 
-# The way around the named arguments, which cost twice what the tuple does.
-_new: Final = tuple.__new__
 NO_PRODUCER: Final = ProducerIdAndEpoch(-1, -1)
 
 
@@ -68,6 +65,9 @@ class Format(NamedTuple):
     codec: CompressionType = CompressionType.NONE
     level: int | None = None
     transactional: bool = False
+    size_max: int = SIZE_MAX
+    """When a batch is full."""
+    record_size_max: int = SIZE_MAX
 
 
 class Flush:
@@ -85,20 +85,17 @@ class Flush:
             self.done.set_result(None)
 
 
-class ProducerBatch:
+class ProducerBatch(OpenBatch):
     __slots__ = (
         "_builder",
         "_format",
         "append_record",
         "attempts",
         "base_sequence",
-        "count",
         "created_ms",
         "flushes",
-        "futures",
-        "is_closed",
+        "grows",
         "is_done",
-        "is_full",
         "is_on_wire",
         "is_split",
         "last_error",
@@ -109,8 +106,6 @@ class ProducerBatch:
         "records",
         "reserved_bytes",
         "retry_leader_epoch",
-        "size",
-        "timestamps",
     )
 
     def __init__(
@@ -121,18 +116,23 @@ class ProducerBatch:
         order: tuple[int, int],
         reserved_bytes: int,
     ) -> None:
+        builder = BatchBuilder(
+            codec=record_format.codec,
+            level=record_format.level,
+            # Set on sending; a transactional batch may only not be begun without any.
+            producer_id=0 if record_format.transactional else -1,
+            transactional=record_format.transactional,
+        )
+        super().__init__(builder.encoder, record_format.size_max, record_format.record_size_max)
+        self._builder: BatchBuilder | None = builder
+        self.append_record = builder.append
         self.partition = partition
         self.created_ms = created_ms
         self.order = order
         """Batches of a partition are sent in this order; a part of a split one says where in it."""
         self.reserved_bytes = reserved_bytes
-        self.size = HEADER_BYTES
-        self.count = 0
-        self.futures: list[Outcome] = []
-        self.timestamps: list[int] = []
-        self.is_closed = False
-        """Takes no more records: it is full, or was sent."""
-        self.is_full = False
+        self.grows = False
+        """Whether it may become larger than was thought, until it is sent."""
         self.is_done = False
         self.is_on_wire = False
         self.is_split = False
@@ -145,27 +145,6 @@ class ProducerBatch:
         self.records: bytearray | None = None
         self.flushes: list[Flush] = []
         self._format = record_format
-        self._builder: BatchBuilder | None = BatchBuilder(
-            codec=record_format.codec,
-            level=record_format.level,
-            # Set on sending; a transactional batch may only not be begun without any.
-            producer_id=0 if record_format.transactional else -1,
-            transactional=record_format.transactional,
-        )
-        self.append_record = self._builder.append
-
-    def append(
-        self,
-        timestamp: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Headers,
-        future: Outcome,
-    ) -> None:
-        self.size = self.append_record(timestamp, key, value, headers)
-        self.count += 1
-        self.futures.append(future)
-        self.timestamps.append(timestamp)
 
     @property
     def has_sequence(self) -> bool:
@@ -206,13 +185,8 @@ class ProducerBatch:
         """Tell all who sent a record where it is."""
         assert not self.is_done
         self.is_done = True
-        topic, partition = self.partition
-        offset, step = (base_offset, 1) if base_offset >= 0 else (NO_OFFSET, 0)
-        for future, timestamp in zip(self.futures, self.timestamps, strict=True):
-            if not future.done():
-                time_ms = timestamp if log_append_time_ms < 0 else log_append_time_ms
-                future.set_result(_new(RecordMetadata, (topic, partition, offset, time_ms)))
-            offset += step
+        time_ms = None if log_append_time_ms < 0 else log_append_time_ms
+        self.tell_all(RecordMetadata, *self.partition, max(base_offset, NO_OFFSET), time_ms)
         self._finish()
 
     def fail(

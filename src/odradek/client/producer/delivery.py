@@ -4,7 +4,7 @@ The accumulator keeps the batches, ``Sequences`` their numbers, ``Transaction`` 
 mean to it; here is decided which of these is told what. Nothing here waits or talks to a broker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from odradek.client.errors import BrokerError, KafkaError, KafkaTimeoutError
@@ -17,6 +17,7 @@ from odradek.client.producer.settings import ProducerOptions
 from odradek.client.producer.transaction import Transaction, TransactionAbortedError
 from odradek.client.producer.transaction import TransactionState as State
 from odradek.core.errors import ErrorCode
+from odradek.core.ids import TopicPartition
 
 STALE_METADATA: Final = frozenset(
     {
@@ -122,15 +123,23 @@ class Delivery:
         aborted.__cause__ = reason
         return aborted
 
-    def expire(self, now_ms: float) -> None:
-        """Give up what could not be delivered in ``delivery.timeout.ms``."""
+    def expire(
+        self,
+        now_ms: float,
+        problem_of: Callable[[TopicPartition], KafkaError | None] = lambda _: None,
+    ) -> None:
+        """Give up what could not be delivered in ``delivery.timeout.ms``, with the reason."""
         for batch in self._accumulator.expired(now_ms):
             why = f", last refused with {batch.last_error}" if batch.last_error else ""
-            problem = (
+            problem = problem_of(batch.partition)
+            if problem is not None:
+                why += f"; {problem}"
+            late = KafkaTimeoutError(
                 f"{batch.partition}: {batch.count} records were not delivered within "
                 f"{self._options.delivery_timeout_ms} ms{why}"
             )
-            self.give_up(batch, KafkaTimeoutError(problem))
+            late.__cause__ = problem
+            self.give_up(batch, late)
 
     def give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail a batch that waits or is on the wire; a late answer to it changes no more."""

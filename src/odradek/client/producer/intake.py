@@ -1,19 +1,20 @@
 """How a record gets into a batch: one that is open, or a new one as soon as there is memory for it.
 
-Hot path (``bench/client_producer.py``). ``append`` is for the thread of the event loop alone, until
-``share_between_threads``; from then on a blocking producer's threads append to open batches
-themselves with ``append_now``, and leave it to the loop to begin one (``begin_now``).
+Open batches belong to the thread of the event loop alone, until ``share_between_threads``; from
+then on a blocking producer's threads append to them with ``append_now`` (hot path:
+``bench/client_producer.py``), and leave it to the loop to begin one (``begin_now``).
 """
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerError, KafkaTimeoutError
 from odradek.client.producer.accumulator import Accumulator, PartitionQueue
-from odradek.client.producer.batch import Headers, Outcome
+from odradek.client.producer.batch import Headers, Outgoing, ProducerBatch
+from odradek.client.producer.interceptors import ProducerRecord
 from odradek.client.producer.partitioners import Partitioner, partition_for_key
 from odradek.client.producer.routing import Router
 from odradek.client.producer.sender import Sender
@@ -21,8 +22,7 @@ from odradek.client.producer.settings import ProducerOptions
 from odradek.client.producer.transaction import Transaction
 from odradek.core.errors import ErrorCode
 from odradek.records import HEADER_BYTES, record_size_max
-
-RECORD_OVERHEAD_MAX: Final = record_size_max(None, None)
+from odradek.records.open_batch import RecordOutcome
 
 
 class Intake:
@@ -37,12 +37,14 @@ class Intake:
         sees_every_record: bool,
     ) -> None:
         """``sees_every_record``: the producer does more with records than to send them."""
-        self.append = accumulator.append
+        self.is_shared = False
+        """Whether other threads append as well: then nobody may without the lock."""
         self.refusal: Exception | None = None
         """Why nothing is taken."""
-        self.record_size_max = min(options.max_request_size, options.buffer_memory) - HEADER_BYTES
+        self.record_size_max = accumulator.record_size_max
         self._options = options
         self._accumulator = accumulator
+        self._append = accumulator.append
         self._transaction = transaction
         self._partitioner = partitioner
         self._now_ms = now_ms
@@ -75,61 +77,50 @@ class Intake:
 
     # On the loop.
 
-    async def begin_batch(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: Any,
-        value: Any,
-        headers: Headers,
-        future: Outcome,
-        size: int,
-    ) -> bool:
-        """Append to a batch that has room, or begin one; return whether there was a full one."""
-        record = (timestamp, key, value, headers, future, size)
-        if self.append(queue, *record):
+    async def begin_batch(self, queue: PartitionQueue, record: Outgoing) -> bool:
+        """Append to a batch that has room, or make room; return whether one has become full."""
+        if self._append(queue, record):
             return False  # in another partition than the one whose batch was full
-        reserved_bytes = self._batch_bytes(size)
+        if self._grow(queue, record):
+            return True
+        reserved_bytes = self._batch_bytes(record[-1])
         if not self._accumulator.pool.try_reserve(reserved_bytes):
             await self._wait_for_memory(reserved_bytes)
-            if self.append(queue, *record):
+            if self._append(queue, record):
                 self._accumulator.pool.release(reserved_bytes)  # another send began a batch
                 return False
         has_full_batch = bool(queue.batches)
-        self._append_first(queue, *record, reserved_bytes)
+        self._append_first(queue, record, reserved_bytes)
         return has_full_batch
+
+    def _grow(self, queue: PartitionQueue, record: Outgoing) -> bool:
+        """Append to a batch that is full but has not gone out yet, if it may grow."""
+        if not self._accumulator.grow(queue) or not self._append(queue, record):
+            return False
+        self._on_room(queue, queue.batches[-1])
+        return True
+
+    def _on_room(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queues = self._accumulator.topic(queue.partition.topic)
+        if queue is queues.stuck:
+            queues.stuck_batch = batch
+        self._sender.wake()
 
     def _batch_bytes(self, size: int) -> int:
         return min(self._accumulator.batch_bytes(size), self._accumulator.pool.total_bytes)
 
-    def _append_first(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: Any,
-        value: Any,
-        headers: Headers,
-        future: Outcome,
-        size: int,  # noqa: ARG002  # so that a record has one shape everywhere
-        reserved_bytes: int,
-    ) -> None:
+    def _append_first(self, queue: PartitionQueue, record: Outgoing, reserved_bytes: int) -> None:
         """Begin a batch, in memory that was reserved for it."""
         accumulator = self._accumulator
         try:
             self.check_usable()  # it may have been closed while this waited
             if self._transaction is not None:
                 self._transaction.add(queue.partition)
-            now_ms = self._sender.now_ms()
-            batch = accumulator.append_first(
-                queue, timestamp, key, value, headers, future, reserved_bytes, now_ms
-            )
+            batch = accumulator.append_first(queue, record, reserved_bytes, self._sender.now_ms())
         except BaseException:
             accumulator.pool.release(reserved_bytes)
             raise
-        queues = accumulator.topic(queue.partition.topic)
-        if queue is queues.stuck:
-            queues.stuck_batch = batch
-        self._sender.wake()
+        self._on_room(queue, batch)
 
     async def reserve(self, size: int) -> None:
         """Take memory, as soon as there is enough.
@@ -164,7 +155,8 @@ class Intake:
 
     def share_between_threads(self) -> None:
         """Let ``append_now`` be called by any thread from now on."""
-        self.append = self._accumulator.append_shared
+        self.is_shared = True
+        self._append = self._accumulator.append_shared
 
     def append_now(
         self,
@@ -174,7 +166,7 @@ class Intake:
         partition: int | None,
         headers: Headers,
         timestamp: int | None,
-        future: Outcome,
+        future: RecordOutcome,
     ) -> bool:
         """Append a record to a batch that is open; from any thread. False: not so easily.
 
@@ -184,9 +176,7 @@ class Intake:
             return False
         if value.__class__ is not bytes or (key is not None and key.__class__ is not bytes):
             return False
-        size = RECORD_OVERHEAD_MAX + len(value) + len(key or b"")
-        if headers:
-            size = record_size_max(key, value, headers)
+        size = record_size_max(key, value, headers) if headers else 0
         queues = self._accumulator.topics.get(topic)
         if queues is None or self._partitioner is not None or size > self.record_size_max:
             return False
@@ -202,18 +192,10 @@ class Intake:
             return False
         if timestamp is None:
             timestamp = self._now_ms()
-        return self.append(queue, timestamp, key, value, headers, future, size)
+        record = (timestamp, key, value, headers, future, size)
+        return self._accumulator.append_shared(queue, record)
 
-    def begin_now(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        headers: Headers,
-        timestamp: int | None,
-        future: Outcome,
-    ) -> bool:
+    def begin_now(self, sent: ProducerRecord, future: RecordOutcome) -> bool:
         """Begin a batch with a record, on the loop; False: ``send`` has to wait for something.
 
         Raises:
@@ -221,6 +203,7 @@ class Intake:
         """
         if self.refusal is not None or not (self._is_plain or self._goes_the_short_way()):
             return False
+        topic, value, key, partition, headers, timestamp = sent
         size = size_of(key, value, headers)
         known = self._metadata.topics.get(topic)
         if known is None or size > self.record_size_max:
@@ -235,12 +218,14 @@ class Intake:
         if timestamp is None:
             timestamp = self._now_ms()
         record = (timestamp, key, value, headers, future, size)
-        if self.append(queue, *record):
+        if self._append(queue, record):
+            return True
+        if self._grow(queue, record):
             return True
         reserved_bytes = self._batch_bytes(size)
         if not self._accumulator.pool.try_reserve(reserved_bytes):
             return False
-        self._append_first(queue, *record, reserved_bytes)
+        self._append_first(queue, record, reserved_bytes)
         return True
 
     def _goes_the_short_way(self) -> bool:

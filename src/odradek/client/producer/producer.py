@@ -1,4 +1,4 @@
-"""The producer as applications see it."""
+"""The producer as applications see it. Hot path (``bench/client_producer.py``): ``send``."""
 
 import asyncio
 import logging
@@ -17,9 +17,9 @@ from odradek.client.cluster import Cluster
 from odradek.client.errors import ClosedError, KafkaError, KafkaTimeoutError
 from odradek.client.metrics import Metrics
 from odradek.client.producer.accumulator import Accumulator
-from odradek.client.producer.batch import Headers, RecordMetadata
+from odradek.client.producer.batch import Headers, Outgoing, RecordMetadata
 from odradek.client.producer.coordination import Offsets
-from odradek.client.producer.intake import RECORD_OVERHEAD_MAX, Intake, size_of
+from odradek.client.producer.intake import Intake, size_of
 from odradek.client.producer.interceptors import (
     Interceptor,
     Interceptors,
@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from odradek.client.producer.arrow_sending import ArrowSending
 
 _log: Final = logging.getLogger(__name__)
-_SENDS_WITHOUT_PAUSE_MAX: Final = 1000
-_BATCHES_WITHOUT_PAUSE_MAX: Final = 4
+_BUDGET: Final = 2000
+"""What may be sent before others get a turn on the event loop; a record costs 1."""
+_BATCH_COST: Final = 450
+"""What a batch that is ready to go out costs: some four of them and their records are a turn."""
 _INTERRUPTED_SECONDS_MAX: Final = 2.0
 _producers: Final["WeakSet[Producer]"] = WeakSet()
 
@@ -61,7 +63,8 @@ class Producer:
     ``await send`` waits only until there is room for the record; its future is done when the record
     is, with the ``RecordMetadata`` or with what went wrong. Settings have Kafka's names
     (``{"linger.ms": 0}``) or Python's (``linger_ms=0``), and Kafka's defaults: acks=all and
-    idempotence. Keys and values are bytes, or what the serializers make bytes of.
+    idempotence. Keys and values are bytes, or what the serializers make bytes of. A batch that is
+    full but cannot go out yet grows up to four times its size, unless ``batch.size`` is set.
 
     With a ``transactional_id``:
 
@@ -121,9 +124,7 @@ class Producer:
             sees_every_record=self._sees_every_record,
         )
         """For a twin whose threads send without the loop."""
-        self._record_size_max = self.intake.record_size_max
-        self._sends_without_pause = 0
-        self._batches_without_pause = 0
+        self._budget = _BUDGET
         self._refusal: Exception | None = None
         self._refuse(RuntimeError("not started: async with Producer(…), or await start()"))
 
@@ -244,40 +245,45 @@ class Producer:
             topic, value, key, partition, headers, timestamp = self._prepare(
                 ProducerRecord(topic, value, key, partition, headers, timestamp)
             )
-        if value.__class__ is bytes and key is None and not headers:
-            size = RECORD_OVERHEAD_MAX + len(value)
-        elif value.__class__ is bytes and key.__class__ is bytes and not headers:
-            size = RECORD_OVERHEAD_MAX + len(value) + len(key)
-        else:
-            size = size_of(key, value, headers)
-        if size > self._record_size_max:
-            raise self.intake.too_large(topic, size)
-        queue, is_stuck = None, False
+        queue = None
         queues = self._accumulator.topics.get(topic)
-        if queues is not None:
-            if partition is not None:
-                queue = queues.partitions.get(partition)
-            elif key is None and self._partitioner is None:
-                queue, is_stuck = queues.stuck, True
-            else:
-                queue = self._router.find(topic, key, value)
+        if queues is None:
+            pass
+        elif partition is not None:
+            queue = queues.partitions.get(partition)
+        elif key is None and self._partitioner is None:
+            queue = queues.stuck
+        elif key.__class__ is bytes and self._partitioner is None:
+            queue = self._router.find(topic, key, value)
         if timestamp is None:
             timestamp = self._now_ms()
+        size = size_of(key, value, headers) if headers else 0
         future: asyncio.Future[RecordMetadata] = Future(loop=self._loop)
-        record = (timestamp, key, value, headers, future, size)
-        if queue is None or not self.intake.append(queue, *record):
-            if queue is None or partition is not None or is_stuck:
-                queue = await self._router.queue_for(topic, partition, key, value)
-            self._batches_without_pause += await self.intake.begin_batch(queue, *record)
+        if (
+            queue is None
+            or not queue.batches
+            or self.intake.is_shared
+            or size > self.intake.record_size_max
+            or not queue.batches[-1].try_append(timestamp, key, value, headers, future, size)
+        ):
+            size = size or size_of(key, value, headers)
+            record = (timestamp, key, value, headers, future, size)
+            await self._send_elsewhere(topic, partition, record)
         if self._interceptors is not None:
             future.add_done_callback(self._interceptors.on_done)
-        self._sends_without_pause += 1
-        if (
-            self._sends_without_pause >= _SENDS_WITHOUT_PAUSE_MAX
-            or self._batches_without_pause >= _BATCHES_WITHOUT_PAUSE_MAX
-        ):
+        self._budget -= 1
+        if self._budget < 0:
             await self._pause()
         return future
+
+    async def _send_elsewhere(self, topic: str, partition: int | None, record: Outgoing) -> None:
+        """Send a record that cannot simply be appended to the batch that is open."""
+        _, key, value, _, _, size = record
+        if size > self.intake.record_size_max:
+            raise self.intake.too_large(topic, size)
+        queue = await self._router.queue_for(topic, partition, key, value)
+        if await self.intake.begin_batch(queue, record):
+            self._budget -= _BATCH_COST
 
     # Tables.
 
@@ -360,7 +366,7 @@ class Producer:
 
         Not after each batch, because a turn of the loop costs as much as two of them.
         """
-        self._sends_without_pause = self._batches_without_pause = 0
+        self._budget = _BUDGET
         await asyncio.sleep(0)
 
     async def flush(self) -> None:

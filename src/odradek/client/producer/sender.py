@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.errors import (
+    AuthenticationError,
     BrokerError,
     ConnectionLostError,
     KafkaError,
@@ -63,7 +64,14 @@ class _Sent(NamedTuple):
 class _Node:
     """One broker, as far as the sender is concerned."""
 
-    __slots__ = ("blocked_since_ms", "connection", "in_flight", "is_opening", "not_before_ms")
+    __slots__ = (
+        "blocked_since_ms",
+        "connection",
+        "in_flight",
+        "is_opening",
+        "not_before_ms",
+        "problem",
+    )
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -72,6 +80,8 @@ class _Node:
         self.not_before_ms = 0.0
         self.blocked_since_ms: float | None = None
         """Since when it has records to send that it cannot be sent."""
+        self.problem: KafkaError | None = None
+        """Why it could not be connected to, the last time."""
 
 
 class Sender:
@@ -96,8 +106,10 @@ class Sender:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._scheduled: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = NEVER
         self._not_before_ms: dict[str, float] = {}
         self._failures: dict[str, int] = {}
+        self._problems: dict[str, KafkaError] = {}
         self._metadata_at_ms = self.now_ms()
         self._wants_metadata = False
         self._is_closed = False
@@ -139,7 +151,7 @@ class Sender:
         self._scheduled = None
         now_ms = self.now_ms()
         self._not_before_ms = {n: at for n, at in self._not_before_ms.items() if at > now_ms}
-        self.delivery.expire(now_ms)
+        self.delivery.expire(now_ms, self._problem_of)
         self.delivery.resolve_sequences()
         self._look_after_ids()
         self._give_up_late(now_ms)
@@ -257,8 +269,8 @@ class Sender:
         """Nobody knows what became of the request."""
         if isinstance(error, KafkaTimeoutError):
             code = ErrorCode.REQUEST_TIMED_OUT
-        elif isinstance(error, ConnectionLostError):
-            code = ErrorCode.NETWORK_EXCEPTION
+        elif isinstance(error, ConnectionLostError | AuthenticationError):
+            code = ErrorCode.NETWORK_EXCEPTION  # a login that was not renewed ends a connection
         elif isinstance(error, UnsupportedError):
             code = ErrorCode.UNSUPPORTED_VERSION
         else:
@@ -276,6 +288,14 @@ class Sender:
                 # Answers come in order: those behind this one would wait as well.
                 limit_ms = self._options.request_timeout_ms
                 node.connection.give_up(KafkaTimeoutError(f"no answer in {limit_ms} ms"))
+
+    def _problem_of(self, partition: TopicPartition) -> KafkaError | None:
+        """Return what keeps the records of a partition from being sent, as far as is known."""
+        known = self._cluster.metadata.find(partition)
+        node = None if known is None else self._nodes.get(known.leader)
+        if node is not None and node.problem is not None:
+            return node.problem
+        return self._problems.get("producer id") or self._problems.get("metadata")
 
     # What has to be awaited.
 
@@ -317,7 +337,9 @@ class Sender:
         node.is_opening = True
         try:
             node.connection = await self._cluster.connection(node_id)
-        except KafkaError:
+            node.problem = None
+        except KafkaError as error:
+            node.problem = error
             # The cluster has its own back-off; this one is for brokers that it does not know.
             node.not_before_ms = self.now_ms() + self._options.retry_backoff_ms
             self._wants_metadata = True
@@ -350,11 +372,13 @@ class Sender:
         error = task.exception()
         if error is None:
             self._failures.pop(name, None)
+            self._problems.pop(name, None)
             if name == "metadata":  # what it did not mend it will not mend at once
                 self._not_before_ms[name] = self.now_ms() + self._options.retry_backoff_ms
         elif isinstance(error, KafkaError):
             failures = self._failures.get(name, 0)
             self._failures[name] = min(failures + 1, _BACKOFF_EXPONENT_MAX)
+            self._problems[name] = error
             wait_ms = min(
                 self._options.retry_backoff_ms << failures, self._options.retry_backoff_max_ms
             )
@@ -385,12 +409,15 @@ class Sender:
 
     def _set_timer(self, at_ms: float) -> None:
         if self._timer is not None:
+            if self._timer_at_ms <= at_ms:
+                return  # it comes in time and looks again: one for each request would cost more
             self._timer.cancel()
             self._timer = None
         if at_ms != NEVER:
             # A timer may fire a little early; a millisecond late is never twice.
             wait = max(at_ms - self.now_ms(), 0.0) / 1000 + 0.0005
             self._timer = self._loop.call_later(wait, self._on_timer)
+            self._timer_at_ms = at_ms
 
     def _on_timer(self) -> None:
         self._timer = None

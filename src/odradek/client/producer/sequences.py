@@ -14,9 +14,10 @@ sent again as it is. From this follow the rules:
   what is under way has come back. If a later batch got through, so did this one. If not, there is a
   gap, and a new epoch begins, with sequences from 0.
 - With a new epoch the batches of the partitions that asked for it are numbered anew. That is safe
-  only if none of them is in the log, so it waits until no answer is outstanding for them. (Java's
-  client does not wait; then an answer to the old number is taken for one to the new.) Other
-  partitions go over to the new epoch when they have nothing under way.
+  only if none of them is in the log, so it waits until no answer is outstanding for them, and until
+  those sent before the one that was refused have been tried again. (Java's client does not wait;
+  then an answer to the old number is taken for one to the new.) Other partitions go over to the new
+  epoch when they have nothing under way.
 
 A transactional producer never begins an epoch by itself: the transaction is aborted, and its
 coordinator gives the next epoch.
@@ -77,7 +78,8 @@ class Sequences:
         self.is_transactional = is_transactional
         self.producer = NO_PRODUCER
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
-        self._to_rewrite: dict[TopicPartition, None] = {}
+        self._to_rewrite: dict[TopicPartition, int | None] = {}
+        """Who asked for a new epoch, and the sequence that is missing, where it is known."""
 
     def of(self, partition: TopicPartition) -> PartitionSequences:
         found = self._partitions.get(partition)
@@ -103,17 +105,25 @@ class Sequences:
         self._partitions.clear()
         self._to_rewrite.clear()
 
-    def request_epoch(self, partition: TopicPartition) -> None:
-        """Have a new epoch begun, and this partition's batches numbered anew."""
+    def request_epoch(self, partition: TopicPartition, gap: int | None = None) -> None:
+        """Have a new epoch begun, and this partition's batches numbered anew.
+
+        ``gap`` is the sequence of a batch that was refused for good: what was sent before it may be
+        in the log, and is sent again under its old number first.
+        """
         assert not self.is_transactional
-        self._to_rewrite[partition] = None
+        known = self._to_rewrite.get(partition, gap)
+        if gap is None or known is None:
+            self._to_rewrite[partition] = None
+        else:
+            self._to_rewrite[partition] = gap if _precedes(gap, known) else known
 
     def bump_epoch_if_due(self) -> bool:
-        """Begin the epoch that was asked for, if nothing of those partitions is on the wire."""
+        """Begin the epoch that was asked for, if it is known which of their batches are there."""
         if not self._to_rewrite or self.needs_producer_id:
             return False
         rewritten = (batch for each in self._to_rewrite for batch in self.of(each).in_flight)
-        if any(batch.is_on_wire for batch in rewritten):
+        if any(batch.is_on_wire or self._is_before_gap(batch) for batch in rewritten):
             return False
         producer_id, epoch = self.producer
         if epoch >= EPOCH_MAX:
@@ -122,6 +132,10 @@ class Sequences:
             self.producer = ProducerIdAndEpoch(producer_id, epoch + 1)
             self._rewrite()
         return True
+
+    def _is_before_gap(self, batch: ProducerBatch) -> bool:
+        gap = self._to_rewrite.get(batch.partition)
+        return gap is not None and _precedes(batch.base_sequence, gap)
 
     def _rewrite(self) -> None:
         for partition in self._to_rewrite:
@@ -132,9 +146,12 @@ class Sequences:
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether this batch, the first in its queue, may go out now."""
-        if self.needs_producer_id or batch.partition in self._to_rewrite:
+        if self.needs_producer_id:
             return False
         state = self.of(batch.partition)
+        if batch.partition in self._to_rewrite:
+            is_first = bool(state.in_flight) and state.in_flight[0] is batch
+            return is_first and self._is_before_gap(batch)
         if batch.has_sequence:
             return state.in_flight[0] is batch
         if state.unresolved_next is not None:
@@ -189,7 +206,7 @@ class Sequences:
             before = state.unresolved_next
             state.unresolved_next = unresolved if before is None else max(before, unresolved)
         elif not self.is_transactional:
-            self.request_epoch(batch.partition)
+            self.request_epoch(batch.partition, batch.base_sequence)
 
     def can_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int) -> bool:
         """Whether to send it again; may ask for a new epoch to do so."""
@@ -243,3 +260,8 @@ class Sequences:
                     expected = (before.last_sequence + 1) & SEQUENCE_MASK
                     # A batch that was given up leaves a hole.
                     assert after.base_sequence >= expected, f"{before} {after}"
+
+
+def _precedes(sequence: int, other: int) -> bool:
+    """Whether a sequence comes before another, also where they go on at 0 in between."""
+    return 0 < (other - sequence) & SEQUENCE_MASK <= SEQUENCE_MASK // 2

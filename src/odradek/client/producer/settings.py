@@ -12,6 +12,7 @@ from odradek.records import CompressionType
 IN_FLIGHT_IDEMPOTENT_MAX: Final = 5
 """A broker remembers this many batches of a producer: more could not be told from duplicates."""
 
+_BATCHES_IN_ONE: Final = 4
 _INT_MAX: Final = 2**31 - 1
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _CODECS: Final = {codec.name.lower(): codec for codec in CompressionType}
@@ -51,6 +52,9 @@ class ProducerOptions:
 
     acks: int
     batch_size: int
+    """When a batch is full and goes out."""
+    batch_size_max: int
+    """How far a full one grows that cannot go out yet."""
     buffer_memory: int
     codec: CompressionType
     codec_level: int | None
@@ -87,6 +91,7 @@ def options_from(settings: Settings) -> ProducerOptions:
     return ProducerOptions(
         acks=_ACKS[settings.text("acks")],
         batch_size=settings.integer("batch.size"),
+        batch_size_max=_batch_size_max(settings),
         buffer_memory=settings.integer("buffer.memory"),
         codec=codec,
         codec_level=_level(settings, codec),
@@ -107,6 +112,17 @@ def options_from(settings: Settings) -> ProducerOptions:
         transaction_timeout_ms=settings.integer("transaction.timeout.ms"),
         transactional_id=transactional_id,
     )
+
+
+def _batch_size_max(settings: Settings) -> int:
+    """Return the bound on batches: what somebody chose, else more, for fewer and fuller requests.
+
+    Java's client sends many small batches to a partition one by one, each in a request of its own.
+    """
+    chosen = settings.integer("batch.size")
+    if "batch.size" in settings.given:
+        return chosen
+    return max(chosen, min(_BATCHES_IN_ONE * chosen, settings.integer("max.request.size")))
 
 
 def _is_idempotent(settings: Settings) -> bool:

@@ -10,7 +10,7 @@ from odradek.client.consumer import Consumer, ConsumerRecord, LogTruncationError
 from tests.scripted_cluster import TOPIC, ScriptedCluster
 
 PARTITION = TopicPartition(TOPIC, 0)
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 
 Scenario = Callable[[ScriptedCluster, Consumer], Awaitable[None]]
 

@@ -52,11 +52,13 @@ class Core:
         future: asyncio.Future[RecordMetadata] = self.loop.create_future()
         queue = self.accumulator.topic("t").of(partition)
         size = 36 + len(value)
-        record = (0, None, value, (), future)
-        if not self.accumulator.append(queue, *record, size):
+        record = (0, None, value, (), future, size)
+        if self.accumulator.append(queue, record):
+            return future
+        if not self.accumulator.grow(queue) or not self.accumulator.append(queue, record):
             reserved = self.accumulator.batch_bytes(size)
             assert self.accumulator.pool.try_reserve(reserved)
-            self.accumulator.append_first(queue, *record, reserved, now_ms)
+            self.accumulator.append_first(queue, record, reserved, now_ms)
         return future
 
     def new_batch(self, partition: int = 0, now_ms: float = 0) -> "asyncio.Future[RecordMetadata]":

@@ -102,6 +102,14 @@ def test_defaults_are_those_of_kafka_4() -> None:
     assert made.codec is CompressionType.NONE
 
 
+def test_batches_are_bounded_by_what_was_chosen_or_go_further() -> None:
+    assert options().batch_size_max == 4 * 16_384
+    assert options(batch_size=16_384).batch_size_max == 16_384
+    assert options(batch_size=0).batch_size_max == 0
+    assert options(max_request_size=20_000).batch_size_max == 20_000
+    assert options(max_request_size=2_000).batch_size_max == 16_384
+
+
 def test_idempotence_gives_way_unless_it_was_asked_for() -> None:
     assert not options(acks=1).idempotent
     assert not options(retries=0).idempotent

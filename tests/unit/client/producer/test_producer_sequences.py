@@ -171,6 +171,40 @@ def test_other_partitions_take_the_new_epoch_when_they_have_nothing_under_way(
     assert (after.producer.epoch, after.base_sequence) == (1, 0)
 
 
+def fail_the_second_of_three(core: Core) -> tuple[ProducerBatch, ProducerBatch]:
+    """The first may be in the log, the third certainly is not."""
+    first, bad, last = send_three(core)
+    refuse(core, first, ErrorCode.REQUEST_TIMED_OUT)
+    refuse(core, bad, ErrorCode.INVALID_RECORD)
+    refuse(core, last, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    core.delivery.resolve_sequences()
+    return first, last
+
+
+def test_what_was_sent_before_a_refused_batch_is_tried_under_its_old_number(core: Core) -> None:
+    first, last = fail_the_second_of_three(core)
+    assert core.drain() == [first]
+    assert (first.producer.epoch, first.base_sequence) == (0, 1)
+    core.delivery.resolve_sequences()
+    assert core.drain() == []
+    core.delivery.on_delivered(first, 1, -1)
+    core.delivery.resolve_sequences()
+    assert core.drain() == [last]
+    assert (last.producer.epoch, last.base_sequence) == (1, 0)
+
+
+def test_a_batch_that_is_not_in_the_log_goes_over_to_the_new_epoch(core: Core) -> None:
+    first, last = fail_the_second_of_three(core)
+    core.drain()
+    refuse(core, first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    core.delivery.resolve_sequences()
+    assert core.drain() == [first]
+    assert (first.producer.epoch, first.base_sequence) == (1, 0)
+    core.delivery.on_delivered(first, 1, -1)
+    assert core.drain() == [last]
+    assert (last.producer.epoch, last.base_sequence) == (1, 1)
+
+
 def test_a_late_answer_to_an_old_epoch_is_not_taken_for_one_to_the_new(core: Core) -> None:
     first, _, _ = send_three(core)
     core.delivery.expire(2000)

@@ -26,7 +26,7 @@ class LastMoment:
             self._is_over = True
             queue = self._core.accumulator.topic("t").of(0)
             record = (0, None, b"late", (), self.late, 40)
-            assert self._core.accumulator.append(queue, *record)
+            assert self._core.accumulator.append(queue, record)
 
     def __exit__(
         self,
@@ -71,7 +71,7 @@ def test_a_batch_that_was_given_up_takes_no_more(make_core: MakeCore) -> None:
     (batch,) = queue.batches
     core.delivery.give_up_all(ClosedError("closed"))
     assert batch.is_closed
-    assert not core.accumulator.append_shared(queue, 0, None, b"x", (), RecordFuture(), 40)
+    assert not core.accumulator.append_shared(queue, (0, None, b"x", (), RecordFuture(), 40))
 
 
 def test_threads_append_one_after_the_other(make_core: MakeCore) -> None:
@@ -81,7 +81,7 @@ def test_threads_append_one_after_the_other(make_core: MakeCore) -> None:
     record = (0, None, b"x", (), RecordFuture(), 40)
     results: list[bool] = []
     thread = threading.Thread(
-        target=lambda: results.append(core.accumulator.append_shared(queue, *record))
+        target=lambda: results.append(core.accumulator.append_shared(queue, record))
     )
     with core.accumulator._lock:
         thread.start()

@@ -18,7 +18,7 @@ from odradek.protocol.generated.sasl_authenticate import SaslAuthenticateRespons
 from odradek.protocol.generated.sasl_handshake import SaslHandshakeResponse
 from odradek.protocol.message import Message
 
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 LIFETIME_MS = 60_000
 KNOWN = {18: 4, 3: 12, 17: 1, 36: 2}
 
@@ -133,8 +133,10 @@ def test_a_refused_client_hears_it_in_the_brokers_words() -> None:
 def test_a_broker_that_is_silent_is_given_up() -> None:
     async def scenario(broker: FakeBroker, connect: Callable[..., Awaitable[Connection]]) -> None:
         broker.is_silent = True
-        with pytest.raises(KafkaTimeoutError, match="SaslHandshake"):
-            await connect(timeout_ms=50)
+        while not broker.count("SaslHandshake"):  # the time may be over before it is asked for
+            with pytest.raises(KafkaTimeoutError) as told:
+                await connect(timeout_ms=50)
+        assert "SaslHandshake" in str(told.value)
 
     run(0, scenario)
 
