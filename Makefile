@@ -9,6 +9,10 @@ LOCK := requirements/dev.txt
 STAMP := $(VENV)/.setup-stamp
 # Each worker begins with tests that lie together, so that what they share is started once.
 PARALLEL := -n 2 --dist worksteal
+# Tests with other people's software wait for it much of their time: more than cores may run.
+PARALLEL_WAITING := -n 3 --dist worksteal
+# Hundreds of Python processes are started, and each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run serve test check lint quick-test explore bench fuzz gen gen-check docs lock clean
@@ -37,7 +41,7 @@ serve: setup ## Run a broker on 127.0.0.1:9092 until Ctrl-C
 	$(BIN)/odradek serve
 
 test: setup gen-check ## Run every test
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL_WAITING)
 
 check: setup lint quick-test ## Lint, types, layers, quick tests of our own code: some two minutes
 

@@ -4,9 +4,17 @@ What a machine with other things to do needs for an example says nothing about t
 others wait for tries what it tried before; `make explore` tries something else every time.
 """
 
+import os
+import sys
+
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.interop.kafka_peer.absence"]
+
+# Hundreds of brokers, tools and clients are started. Without bytecode each compiles all that it
+# imports: a broker takes three times the CPU to start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile(
     "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -32,12 +33,12 @@ def descendants(root: int) -> list[int]:
 
 
 def pause(pid: int, seconds: float) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it has ended
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
-        os.kill(pid, signal.SIGCONT)
-    except ProcessLookupError:
-        return
+        try:
+            time.sleep(seconds)
+        finally:  # whoever interrupts this leaves nobody standing
+            os.kill(pid, signal.SIGCONT)
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 
 
 class Written(NamedTuple):
@@ -40,14 +40,14 @@ def read_topic(
 
 def _read(consumer: Consumer, partitions: int) -> list[Written]:
     found: list[Written] = []
-    ended = 0
-    while ended < partitions:
+    ended: set[int | None] = set()  # an end may be told again
+    while len(ended) < partitions:
         message = consumer.poll(SECONDS_MAX)
         assert message is not None, "the topic does not end"
         error = message.error()
         if error is not None:
             assert error.code() == KafkaError._PARTITION_EOF, error
-            ended += 1
+            ended.add(message.partition())
             continue
         partition = message.partition()
         assert partition is not None

@@ -108,6 +108,7 @@ public class GroupMembers {
             settings.put("enable.auto.commit", false);
             settings.put("metadata.max.age.ms", 500);
             settings.put("fetch.max.wait.ms", 100);
+            settings.put("default.api.timeout.ms", 180_000);
             settings.put("reconnect.backoff.max.ms", 100);
             settings.put("retry.backoff.max.ms", 200);
             if (isClassic) {

@@ -30,7 +30,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 public class Transactions {
     static final ObjectMapper JSON = new ObjectMapper();
-    static final int DEADLINE_SECONDS = 20;
+    static final int DEADLINE_SECONDS = 60;
     static final Map<String, KafkaProducer<String, String>> PRODUCERS = new HashMap<>();
 
     public static void main(String[] arguments) throws Exception {

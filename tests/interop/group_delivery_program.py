@@ -1,7 +1,7 @@
 """A consumer that commits before or after it processes, and may die of SIGKILL in between.
 
-Its argument is {"servers", "topic", "protocol", "commit": "before" | "after", "crash_at", "end"};
-to process a record is to print its value. The group has the topic's name.
+Its argument is {"servers", "topic", "protocol", "session_ms", "commit": "before" | "after",
+"crash_at", "end"}; to process a record is to print its value. The group has the topic's name.
 """
 
 import json
@@ -26,7 +26,11 @@ def main() -> None:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "log_level": 0,
-            **({"session.timeout.ms": 2000} if asked["protocol"] == "classic" else {}),
+            **(
+                {"session.timeout.ms": asked["session_ms"]}
+                if asked["protocol"] == "classic"
+                else {}
+            ),
         }
     )
     consumer.subscribe([asked["topic"]])

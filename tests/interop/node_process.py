@@ -62,6 +62,12 @@ class NodeProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0])
 
+    def cpu_seconds(self) -> float:
+        """Return how long it has worked since it was started, whatever else the machine did."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def __enter__(self) -> Self:
         self.start()
         return self

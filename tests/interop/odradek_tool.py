@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOOL_SECONDS_MAX = 60
+TOOL_SECONDS_MAX = 180
 COMMAND = str(Path(sys.executable).with_name("odradek"))
 
 

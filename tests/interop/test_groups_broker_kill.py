@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from tests.interop.clients import Sent
 from tests.interop.clients.confluent import Confluent
 from tests.interop.group_members import (
+    DEADLINE_SECONDS,
     GROUP_CONFIGS,
     Kind,
     Member,
@@ -39,7 +40,7 @@ def committed(servers: str) -> dict[Partition, int]:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "g"})
     try:
         asked = [TopicPartition(*each) for each in PARTITIONS]
-        found = consumer.committed(asked, 30)
+        found = consumer.committed(asked, DEADLINE_SECONDS)
         return {(each.topic, each.partition): max(each.offset, 0) for each in found}
     finally:
         consumer.close()
@@ -52,7 +53,6 @@ def commit_until_killed(client: Confluent, node: NodeProcess, member: Member, nu
     wait_until(
         lambda: len(set(member.read)) == number * len(PARTITIONS),
         lambda: f"{number}: {member.read}, {member.errors}",
-        60,
     )
     member.commit()
     member.begin_commit()

@@ -21,6 +21,7 @@ from tests.interop.group_members import (
     MemberProcess,
     join_in_turn,
     partitions_of,
+    shorten_sessions,
     wait_for_share,
     wait_until,
 )
@@ -35,8 +36,6 @@ PYTHON = [
     Kind("aiokafka"),
 ]
 JAVA = [Kind("java"), Kind("java", "consumer")]
-TAKEOVER_SECONDS_MAX = 40
-"""Far more than a session, for a machine that has other things to do; less than a usual one."""
 _numbers = count(1)
 
 Start = Callable[[], MemberProcess]
@@ -139,9 +138,10 @@ def test_each_partition_has_one_member_as_members_come_and_go(
 
 @cases(quick=PROVEN)
 def test_the_others_take_over_from_one_that_was_killed(
-    start: Start, witness: Confluent, topic: str
+    start: Start, servers: str, witness: Confluent, topic: str
 ) -> None:
     witness.create_topic(topic, 4)
+    shorten_sessions(servers, topic)
     partitions = partitions_of(topic, 4)
     victims, process = start(), start()
     joins = [
@@ -150,7 +150,7 @@ def test_the_others_take_over_from_one_that_was_killed(
     ]
     _, *members = join_in_turn(partitions, *joins)
     victims.kill()
-    wait_for_share(members, partitions, TAKEOVER_SECONDS_MAX)
+    wait_for_share(members, partitions)
 
 
 @cases(quick=PYTHON)

@@ -16,6 +16,7 @@ from tests.interop.group_members import (
     Kind,
     Member,
     MemberProcess,
+    Partition,
     join_in_turn,
     partitions_of,
     wait_for_share,
@@ -24,6 +25,7 @@ from tests.interop.group_members import (
 
 SLOW = [pytest.mark.kafka, pytest.mark.slow]
 COOPERATIVE = "cooperative-sticky"
+GROUPS_MAX = 10
 _numbers = count(1)
 
 Start = Callable[[Kind], MemberProcess]
@@ -31,7 +33,7 @@ Start = Callable[[Kind], MemberProcess]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(config=GROUP_CONFIGS | {"group.consumer.session.timeout.ms": "10000"}) as started:
+    with Broker(config=GROUP_CONFIGS) as started:
         yield started
 
 
@@ -68,6 +70,7 @@ def settled(members: list[Member], topic: str) -> None:
     wait_for_share(members, partitions_of(topic, 6))
     for member in members:
         member.rebalances.clear()
+        member.restarts = 0
 
 
 @pytest.mark.parametrize(
@@ -85,14 +88,8 @@ def settled(members: list[Member], topic: str) -> None:
 def test_only_what_must_move_is_revoked(
     start: Start, topic: str, kind: Kind, assignor: str | None
 ) -> None:
-    process = start(kind)
-    join = partial(process.join, topic, [topic], assignor=assignor)
-    old = join_in_turn(partitions_of(topic, 6), join, join)
-    settled(old, topic)
-    held = {member: set(member.assigned) for member in old}
-    new = join()
-    wait_for_share([*old, new], partitions_of(topic, 6))
-    for member in old:
+    held = let_a_third_join(start(kind), topic, assignor)
+    for member in held:
         revoked = {
             partition
             for event in member.rebalances
@@ -104,7 +101,27 @@ def test_only_what_must_move_is_revoked(
         else:
             assert revoked == held[member] - member.assigned
             assert member.assigned < held[member]
-    assert not any(event.what == "lost" for member in old for event in member.rebalances)
+    assert not any(event.what == "lost" for member in held for event in member.rebalances)
+
+
+def let_a_third_join(
+    process: MemberProcess, topic: str, assignor: str | None
+) -> dict[Member, set[Partition]]:
+    """Give the members of a group of two, and what they had before there was a third.
+
+    kafka-python hangs while it joins, one time in ten on a busy machine. Who has to be begun anew
+    has lost everything, and that group says nothing about what moves: then there is another one.
+    """
+    for number in range(GROUPS_MAX):
+        join = partial(process.join, f"{topic}-{number}", [topic], assignor=assignor)
+        old = join_in_turn(partitions_of(topic, 6), join, join)
+        settled(old, topic)
+        held = {member: set(member.assigned) for member in old}
+        all_three = [*old, join()]
+        wait_for_share(all_three, partitions_of(topic, 6))
+        if not any(member.restarts for member in all_three):
+            return held
+    raise AssertionError(f"in each of {GROUPS_MAX} groups somebody hung")
 
 
 @pytest.mark.parametrize(

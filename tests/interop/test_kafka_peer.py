@@ -35,7 +35,8 @@ def consume(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]
 @pytest.mark.usefixtures("kafka_libs")
 def test_a_real_node_takes_records_and_its_dump_log_reads_them(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    with KafkaNode(data_dir) as node:
+    # The records are of 2023: retention would take them 30 s after the node has started.
+    with KafkaNode(data_dir, {"log.retention.ms": "-1"}) as node:
         created = kafka_tool(
             *("topics", "--bootstrap-server", node.bootstrap_servers),
             *("--create", "--topic", "orders", "--partitions", "1"),

@@ -131,7 +131,8 @@ def test_a_real_node_serves_a_log_that_we_wrote(tmp_path: Path) -> None:
         batch = make_batch([b"value %d" % number], codec=CompressionType(number % 5))
         log.append_as_leader(batch, leader_epoch=0, now_ms=BASE_TIME_MS)
     log.close(BASE_TIME_MS)
-    with KafkaNode(data_dir) as node:
+    # The records are old: retention would take them 30 s after the node has started.
+    with KafkaNode(data_dir, {"log.retention.ms": "-1"}) as node:
         consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": node.bootstrap_servers, "group.id": "g", "check.crcs": True}
         )

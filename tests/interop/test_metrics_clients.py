@@ -56,11 +56,13 @@ def metered_node(folder: Path, *options: str) -> Iterator[MeteredNode]:
             assert match is not None, (ready, process.stderr.read())
             log = process.stderr
             url = next(found[1] for line in log if (found := re.search(r"url=(\S+)", line)))
-            threading.Thread(target=log.read, daemon=True).start()  # a full pipe would block it
+            rest = threading.Thread(target=log.read, daemon=True)  # a full pipe would block it
+            rest.start()
             yield MeteredNode(match[1], url, process)
         finally:
             process.terminate()
             assert process.wait(STOP_SECONDS_MAX) == 0
+        rest.join()  # before the pipe is closed under its hands
 
 
 def test_traffic_of_a_real_client_is_counted(tmp_path: Path) -> None:
@@ -70,8 +72,14 @@ def test_traffic_of_a_real_client_is_counted(tmp_path: Path) -> None:
         records = [Sent(b"k%d" % i, b"v" * 100) for i in range(50)]
         client.produce("orders", records, partition=2)
         assert len(client.consume("orders", 50, partition=2)) == 50
-        found = node.scrape()
         traffic = "kafka_server_brokertopicmetrics_"
+
+        def is_counted(found: Scrape) -> bool:
+            in_and_out = (traffic + "bytesin_total", traffic + "bytesout_total")
+            came, went = (found.value(name, topic="orders") for name in in_and_out)
+            return came == went > 0
+
+        found = node.scrape_until(is_counted)  # the client may have its answer before that
         assert found.value(traffic + "messagesin_total", topic="orders") == 50
         assert found.value(traffic + "bytesin_total", topic="orders") > 5000
         out = found.value(traffic + "bytesout_total", topic="orders")

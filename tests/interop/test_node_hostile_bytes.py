@@ -140,6 +140,7 @@ def test_a_request_that_stops_half_way_harms_nobody(node: NodeProcess) -> None:
 
 
 def test_announced_bytes_cost_nothing_until_they_come(node: NodeProcess) -> None:
+    check_serves(node)  # so that all it needs is imported, whichever test comes first
     before = node.rss_kib()
     with ExitStack() as held:
         for _ in range(100):

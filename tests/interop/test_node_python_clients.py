@@ -28,7 +28,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 UNKNOWN_TOPIC_OR_PARTITION = 3
 MESSAGE_TOO_LARGE = 10
 FETCH_WAIT_MS = 25_000
-PROMPT_SECONDS = 15  # less than the wait, far more than a busy machine needs
+PROMPT_SECONDS = 20  # less than the wait, far more than a busy machine needs
 
 RECORDS = [
     Sent(b"key", b"value", (("h", b"1"), ("h", b""))),
@@ -80,7 +80,9 @@ def test_every_codec_goes_in_and_comes_out(client: Client, codec: str, tmp_path:
     assert places == [Place(0, i) for i in range(len(RECORDS))]
     assert client.consume("t", len(RECORDS)) == seen(RECORDS)
     log = tmp_path / "t-0" / "00000000000000000000.log"
-    assert batch_codecs(log) == {codec_on_disk(client, codec)}
+    wanted = codec_on_disk(client, codec)
+    # What was sent before the rest came is a batch of its own, and too small to get smaller.
+    assert wanted in batch_codecs(log) <= {wanted, CompressionType.NONE}
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -13,6 +13,7 @@ from tests.interop.mini_broker import TOPIC, MiniBroker
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 DEADLINE_SECONDS = 60
+LARGE = 20  # records
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"key", b"value", (("h", b"1"), ("h", b""), ("n", None))),
@@ -47,11 +48,15 @@ def serving(codec: str) -> Iterator[MiniBroker]:
 
 
 def check_produced(broker: MiniBroker, codec: str) -> None:
-    """The captured batches hold RECORDS, and really are compressed as asked."""
-    records = [r for blob in broker.produced for r in read_all(blob)]
-    assert [r[1:] for r in records] == [r[1:] for r in RECORDS]
+    """The captured batches hold RECORDS, and really are compressed as asked.
+
+    Not the small ones, which no codec makes smaller: a client that is held up while it fills a
+    batch sends what there is.
+    """
+    batches = [(blob, list(read_all(blob))) for blob in broker.produced]
+    assert [r[1:] for _, records in batches for r in records] == [r[1:] for r in RECORDS]
     wanted = CompressionType[codec.upper()]
-    assert {blob[22] & 7 for blob in broker.produced} == {wanted}
+    assert {blob[22] & 7 for blob, records in batches if len(records) >= LARGE} == {wanted}
 
 
 def test_we_read_what_librdkafka_writes(broker: MiniBroker, codec: str) -> None:
@@ -59,7 +64,7 @@ def test_we_read_what_librdkafka_writes(broker: MiniBroker, codec: str) -> None:
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "compression.type": codec,
-            "linger.ms": 200,
+            "linger.ms": 60_000,  # flush does not wait for it
         }
     )
     for record in RECORDS:

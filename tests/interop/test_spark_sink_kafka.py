@@ -11,6 +11,7 @@ from odradek.spark.sink_options import parse_sink_options
 from odradek.spark.task_markers import Markers, Task
 from odradek.spark.writing import write_task
 from tests.interop.kafka_peer import KafkaNode, kafka_tool
+from tests.interop.transaction_clients import wait_until_settled
 from tests.written_records import read_topic, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
@@ -29,6 +30,7 @@ def test_a_task_is_done_once_on_a_real_kafka(kafka_libs: Path, tmp_path: Path) -
             for run, partition in (("a", 0), ("b", 0), ("b", 7), ("b", 7))
         ]
         assert [each.is_replay for each in told] == [False, True, False, True]
+        wait_until_settled(node.bootstrap_servers, "out", 3)
         found = read_topic(node.bootstrap_servers, "out")
         assert sorted((each.value or b"").decode() for each in found) == sorted(texts * 2)
         described = kafka_tool("consumer-groups", *server, "--describe", "--group", "sink-query-7")
@@ -58,6 +60,8 @@ def test_rows_that_a_real_kafka_refuses_are_told_from_their_neighbours(
         options = parse_sink_options({**given, "deadLetterTopic": "dead"})
         told = write_task(options, Task("sink", "query", "run", 0, 0), iter([batch]))
         assert told.dead_letters == 2
+        for topic in ("compact", "dead"):
+            wait_until_settled(node.bootstrap_servers, topic)
         assert values(read_topic(node.bootstrap_servers, "compact")) == [b"a", b"b", b"c"]
         letters = read_topic(node.bootstrap_servers, "dead")
         assert values(letters) == [b"no key", b"nor here"]

@@ -2,11 +2,13 @@
 
 It copies from one topic to another as ducktape's transactions_test has it do: one copier for each
 partition, its offsets within its transactions. What comes out is what went in, once and in order.
+
+The broker is killed whenever so much more was copied, not every so many seconds: however busy the
+machine, the copiers get on, and each kill hits them at work.
 """
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from odradek.core.ids import TopicPartition
 from tests.interop.clients import Sent
 from tests.interop.clients.confluent import Confluent
+from tests.interop.group_members import wait_until
 from tests.interop.histories.reading import read_to_end
 from tests.interop.kafka_peer.jvm import until_parent_ends
 from tests.interop.kafka_peer.tools import java_command
@@ -27,15 +30,16 @@ COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 PARTITIONS = 2
 RECORDS_EACH = 10_000
 TRANSACTION_RECORDS = 50
-UP_SECONDS = 3.0
-KILLS_MIN = 2
-COPY_SECONDS_MAX = 120
+RECORDS_BETWEEN_KILLS = 2_500
+KILLS_MIN = 4
+STALLED_SECONDS_MAX = 240
 
 
 @contextmanager
 def copier(
     libs: Path, node: NodeProcess, partition: int, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
+    """Run one whose words are in ``log``; its errors, which would cut them short, beside it."""
     command = java_command(COPIER, heap_mib=128, log_level="WARN", libs=libs)
     options = {
         "--broker-list": node.bootstrap_servers,
@@ -47,7 +51,7 @@ def copier(
         "--transaction-size": TRANSACTION_RECORDS,
     }
     arguments = [str(each) for pair in options.items() for each in pair]
-    with log.open("wb") as output:
+    with log.open("wb") as output, errors_beside(log).open("wb") as errors:
         process = subprocess.Popen(
             [
                 *until_parent_ends(),
@@ -57,13 +61,17 @@ def copier(
                 "--use-group-metadata",
             ],
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
         )
     try:
         yield process
     finally:
         process.kill()
         process.wait()
+
+
+def errors_beside(log: Path) -> Path:
+    return log.with_suffix(".errors")
 
 
 def fill(client: Confluent) -> dict[int, list[bytes]]:
@@ -77,22 +85,39 @@ def fill(client: Confluent) -> dict[int, list[bytes]]:
     return sent
 
 
-def kill_while_they_copy(node: NodeProcess, copiers: list[subprocess.Popen[bytes]]) -> int:
+def kill_while_they_copy(
+    node: NodeProcess, copiers: list[subprocess.Popen[bytes]], logs: list[Path]
+) -> int:
     """Give how often it was killed before the last copier was done."""
-    kills, deadline = 0, time.monotonic() + COPY_SECONDS_MAX
-    while any(each.poll() is None for each in copiers):
-        assert time.monotonic() < deadline, "the copiers do not come to an end"
-        time.sleep(UP_SECONDS)  # nothing is waited for: this is how long a broker lives
+
+    def are_done() -> bool:
+        return all(each.poll() is not None for each in copiers)
+
+    def copied() -> int:
+        return sum(map(committed_count, logs))
+
+    def wait_for(number: int) -> None:
+        wait_until(
+            lambda: copied() >= number or are_done(),
+            lambda: f"the copiers do not come to an end: {copied()}",
+            STALLED_SECONDS_MAX,
+        )
+
+    kills = 0
+    wait_for(RECORDS_BETWEEN_KILLS)
+    while not are_done():
         node.kill()
         node.start()
         kills += 1
+        wait_for(copied() + RECORDS_BETWEEN_KILLS)
     return kills
 
 
 def committed_count(log: Path) -> int:
     """What the copier itself says it has copied."""
-    status = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-    return int(status[-1]["totalProcessed"])
+    lines = log.read_text().splitlines(keepends=True)
+    status = [line for line in lines if line.startswith("{") and line.endswith("\n")]
+    return int(json.loads(status[-1])["totalProcessed"]) if status else 0
 
 
 def read_committed(node: NodeProcess, partition: int) -> list[bytes | None]:
@@ -109,9 +134,9 @@ def test_the_copier_copies_each_record_once(tmp_path: Path, kafka_libs: Path) ->
             stack.enter_context(copier(kafka_libs, node, partition, log))
             for partition, log in enumerate(logs)
         ]
-        kills = kill_while_they_copy(node, copiers)
+        kills = kill_while_they_copy(node, copiers, logs)
         for process, log in zip(copiers, logs, strict=True):
-            assert process.returncode == 0, log.read_text()[-4000:]
+            assert process.returncode == 0, errors_beside(log).read_text()[-4000:]
             assert committed_count(log) == RECORDS_EACH
         for partition, values in sent.items():
             assert read_committed(node, partition) == values

@@ -21,9 +21,16 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from kafka.structs import OffsetAndMetadata
 
 from tests.interop.clients import DEADLINE_SECONDS, ProduceError
+from tests.interop.group_members import wait_until
 from tests.interop.programs.program import Program
 
 POLL_RECORDS = 10
+POLL_MS = 200
+SILENT_POLLS_MAX = 40
+"""Of kafka-python, which sends a heartbeat every 3 s."""
+COPY_SECONDS_MAX = 180
+TIMEOUT_MS_USUAL = 600_000
+"""Of transactions: more than a test takes, however busy the machine."""
 PRODUCER_FENCED = 90
 FENCED_CODES = frozenset({47, PRODUCER_FENCED, -144})
 """INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, and what librdkafka calls both."""
@@ -46,7 +53,9 @@ class TransactionalClient(ABC):
     group_protocol = "classic"
     """The protocol of the group that `copy` reads as; not every client knows another."""
 
-    def __init__(self, servers: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+    def __init__(
+        self, servers: str, transactional_id: str, timeout_ms: int = TIMEOUT_MS_USUAL
+    ) -> None:
         self.servers = servers
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
@@ -92,14 +101,24 @@ def _deadline() -> float:
     return time.monotonic() + DEADLINE_SECONDS
 
 
-def end_offset(servers: str, topic: str, *, committed: bool) -> int:
-    """Return where partition 0 ends for readers of a kind, by ListOffsets."""
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    place = confluent_kafka.TopicPartition(topic, 0)
+def wait_until_settled(servers: str, topic: str, partitions: int = 1) -> None:
+    """Wait until no transaction is open in a topic: readers of both kinds find the same ends.
+
+    A producer is told that its transaction has ended when that is decided; Kafka writes the markers
+    that readers wait for afterwards.
+    """
     admin = AdminClient({"bootstrap.servers": servers})
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = admin.list_offsets({place: latest}, isolation_level=level)
-    return int(asked[place].result(DEADLINE_SECONDS).offset)
+
+    def ends(level: IsolationLevel) -> list[int]:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        places = [confluent_kafka.TopicPartition(topic, each) for each in range(partitions)]
+        asked = admin.list_offsets(dict.fromkeys(places, latest), isolation_level=level)
+        return [int(asked[each].result(DEADLINE_SECONDS).offset) for each in places]
+
+    def are_equal() -> bool:
+        return ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED)
+
+    wait_until(are_equal, lambda: f"a transaction is open in {topic}")
 
 
 class ConfluentTransactions(TransactionalClient):
@@ -153,7 +172,7 @@ class ConfluentTransactions(TransactionalClient):
             deadline = _deadline()
             while count > 0:
                 assert time.monotonic() < deadline
-                records = consumer.consume(POLL_RECORDS, 0.2)
+                records = consumer.consume(min(POLL_RECORDS, count), 0.2)
                 if records:
                     self._copy(consumer, records, target, commit=commit)
                 count -= len(records)
@@ -247,18 +266,17 @@ class KafkaPythonTransactions(TransactionalClient):
         self._producer.close(timeout=DEADLINE_SECONDS)
 
     def copy(self, source: str, target: str, group_id: str, count: int, *, commit: bool) -> None:
-        consumer = self._consumer(committed=True, group_id=group_id)
-        consumer.subscribe([source])
-        try:
-            deadline = _deadline()
-            while count > 0:
-                assert time.monotonic() < deadline
-                polled = consumer.poll(200)
-                if polled:
+        deadline = time.monotonic() + COPY_SECONDS_MAX
+        while count > 0:
+            assert time.monotonic() < deadline
+            consumer = self._consumer(committed=True, group_id=group_id)
+            consumer.subscribe([source])
+            try:
+                for polled in _poll_until_silent(consumer, count):
                     self._copy(consumer, polled, target, commit=commit)
-                count -= sum(map(len, polled.values()))
-        finally:
-            consumer.close()
+                    count -= sum(map(len, polled.values()))
+            finally:
+                consumer.close()
 
     def _copy(
         self, consumer: Any, polled: Mapping[Any, list[Any]], target: str, *, commit: bool
@@ -293,9 +311,25 @@ class KafkaPythonTransactions(TransactionalClient):
             isolation_level="read_committed" if committed else "read_uncommitted",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            max_poll_records=POLL_RECORDS,
             **settings,
         )
+
+
+def _poll_until_silent(consumer: Any, count: int) -> Iterator[Mapping[Any, list[Any]]]:
+    """Give so many records, or as many as come before the consumer hangs while it joins its group.
+
+    Up to a fifth of them do, on a busy machine, with a real Kafka too (see
+    ``group_member_program.py``): whoever uses this client begins again.
+    """
+    heartbeat = consumer._coordinator.heartbeat
+    last_send, silent_polls = heartbeat.last_send, 0
+    while count > 0 and silent_polls <= SILENT_POLLS_MAX:
+        polled = consumer.poll(POLL_MS, max_records=min(POLL_RECORDS, count))
+        is_silent = not polled and heartbeat.last_send == last_send
+        last_send, silent_polls = heartbeat.last_send, silent_polls + 1 if is_silent else 0
+        if polled:
+            count -= sum(map(len, polled.values()))
+            yield polled
 
 
 @contextmanager
@@ -354,7 +388,8 @@ class AioKafkaTransactions(TransactionalClient):
             try:
                 while left > 0:
                     assert time.monotonic() < deadline
-                    polled = await consumer.getmany(timeout_ms=200, max_records=POLL_RECORDS)
+                    most = min(POLL_RECORDS, left)
+                    polled = await consumer.getmany(timeout_ms=200, max_records=most)
                     if polled:
                         await self._copy(consumer, polled, target, group_id, commit=commit)
                     left -= sum(map(len, polled.values()))
@@ -430,7 +465,7 @@ class JavaTransactions(TransactionalClient):
         self,
         servers: str,
         transactional_id: str,
-        timeout_ms: int = 60_000,
+        timeout_ms: int = TIMEOUT_MS_USUAL,
         *,
         program: Program,
     ) -> None:

@@ -33,8 +33,14 @@ CONFIGS = GROUP_CONFIGS | {
     "transaction.state.log.num.partitions": "1",
     "log.retention.ms": "-1",
     "transaction.partition.verification.enable": "false",
+    # What two tools are asked one after the other must not change because the machine stood still.
+    "group.consumer.session.timeout.ms": "600000",
+    "group.consumer.max.session.timeout.ms": "600000",
+    "broker.session.timeout.ms": "600000",
 }
-CALL_SECONDS = 30.0
+SESSION_MS = 300_000
+TRANSACTION_MS = 600_000
+CALL_SECONDS = 90.0
 
 
 def prepare(servers: str, stack: ExitStack) -> None:
@@ -47,12 +53,12 @@ def prepare(servers: str, stack: ExitStack) -> None:
             client.produce(topic, RECORDS, partition=number)
     classic = stack.enter_context(MemberProcess(Kind("confluent"), servers))
     consumer = stack.enter_context(MemberProcess(Kind("confluent", "consumer"), servers))
-    first = classic.join("classic", ["t"], name="c1", instance="i1")
+    first = classic.join("classic", ["t"], name="c1", instance="i1", session_ms=SESSION_MS)
     alone = consumer.join("consumer", ["u"], name="k1")
     for member in (first, alone):  # before others come, who would make them read anew
         wait_for_records(member, 2 * len(RECORDS))
         member.commit()
-    second = classic.join("classic", ["t"], name="c2", instance="i2")
+    second = classic.join("classic", ["t"], name="c2", instance="i2", session_ms=SESSION_MS)
     wait_for_share([first, second], partitions_of("t", 2))
     commit(servers, "left", {("t", 0): 4, ("t", 1): 7, ("u", 0): 4})
     commit(servers, "also-left", {("u", 1): 9})
@@ -71,12 +77,13 @@ def commit(servers: str, group: str, offsets: dict[tuple[str, int], int]) -> Non
 
 def begin_transaction(servers: str, name: str) -> confluent_kafka.Producer:
     """Leave two records of an open transaction in t-0 and one in t-1."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": name})
+    settings = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, **settings})
     producer.init_transactions(CALL_SECONDS)
     producer.begin_transaction()
     for partition in (0, 0, 1):
         producer.produce("t", b"v", partition=partition)
-    producer.flush(CALL_SECONDS)
+    assert producer.flush(CALL_SECONDS) == 0
     return producer
 
 
@@ -100,6 +107,8 @@ def tools(
             servers = stack.enter_context(Broker(config=CONFIGS)).bootstrap_servers
         else:
             data_dir = tmp_path_factory.mktemp("kafka") / "data"
-            servers = stack.enter_context(KafkaNode(data_dir, CONFIGS)).bootstrap_servers
+            node = stack.enter_context(KafkaNode(data_dir, CONFIGS))
+            stack.callback(node.kill)  # nobody reads what is left: no need for a clean stop
+            servers = node.bootstrap_servers
         prepare(servers, stack)
         yield ToolPair(tool_program, servers)

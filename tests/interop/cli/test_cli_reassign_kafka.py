@@ -31,7 +31,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.usefixtures("kafk
 
 # One batch at a time, and after each the quota of a byte a second is used up for as long as it is
 # measured over: a move of so many batches does not end while somebody looks at it.
-CONFIGS = {"replica.fetch.max.bytes": "1", "replica.fetch.response.max.bytes": "1"}
+CONFIGS = {
+    "replica.fetch.max.bytes": "1",
+    "replica.fetch.response.max.bytes": "1",
+    # Nobody is fenced, nor out of sync, because the machine stood still for a while.
+    "broker.session.timeout.ms": "600000",
+    "replica.lag.time.max.ms": "600000",
+}
 BATCHES = 100
 
 _numbers = count(1)
@@ -52,6 +58,8 @@ def cluster(tool_program: Program, tmp_path_factory: pytest.TempPathFactory) -> 
         stack.enter_context(first)
         second = BrokerOnly(folder / "second", first, node_id=2, overrides=CONFIGS)
         stack.enter_context(second)
+        for node in (first, second):  # nobody reads what is left: no need for a clean stop
+            stack.callback(node.kill)
         tools = ToolPair(tool_program, first.bootstrap_servers)
         yield Cluster(tools, log_dirs, (first.port, second.port))
 

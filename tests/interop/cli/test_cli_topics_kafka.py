@@ -122,6 +122,7 @@ def test_placed_replicas_and_the_warning_of_names(tools: ToolPair, names: tuple[
     warning, created = both(tools, names, "topics", *create)
     assert warning.startswith("WARNING: Due to limitations in metric names")
     assert created == "Created topic NAME_."
+    tools.wait_for_topics(*(f"{name}_" for name in names), partitions=3)
 
 
 CONFIGS = [
@@ -172,10 +173,18 @@ def has_configs(tools: ToolPair, topic: str, count: int) -> bool:
 
 
 def test_defaults_of_brokers_are_altered_alike(tools: ToolPair) -> None:
-    for change in ("--add-config=message.max.bytes=1048600", "--delete-config=message.max.bytes"):
-        asked = ("configs", "--alter", "--broker-defaults", change)
-        done = tools.compare(*asked)
+    def shown() -> list[str]:
+        return tools.ours("configs", "--describe", "--broker-defaults").lines
+
+    def alter(change: str) -> None:
+        done = tools.compare("configs", "--alter", "--broker-defaults", change)
         assert done == ["Completed updating default config for brokers in the cluster."]
+
+    before = shown()
+    alter("--add-config=message.max.bytes=1048600")
+    wait_until(lambda: shown() != before)
+    alter("--delete-config=message.max.bytes")
+    wait_until(lambda: shown() == before)  # the next test compares what two tools say of it
 
 
 def test_a_config_that_cannot_be_is_refused(tools: ToolPair) -> None:

@@ -11,7 +11,7 @@ from odradek.client.admin.admin import Admin
 
 T = TypeVar("T")
 
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 _numbers = count(1)
 
 
@@ -29,7 +29,9 @@ def with_admin(address: str, work: Callable[[Admin], Awaitable[T]], **settings: 
 
 def produce(address: str, topic: str, values: list[bytes], **settings: Any) -> None:
     """Write records with librdkafka, to partition 0, with timestamps 1000, 2000, …"""
-    producer = confluent_kafka.Producer({"bootstrap.servers": address, **settings})
+    # What Kafka refuses, because it does not lead a new topic yet, is neither doubled nor mixed up.
+    own = {"bootstrap.servers": address, "enable.idempotence": True}
+    producer = confluent_kafka.Producer({**own, **settings})
     for number, value in enumerate(values, 1):
         producer.produce(topic, value, partition=0, timestamp=number * 1000)
     assert producer.flush(SECONDS_MAX) == 0

@@ -7,12 +7,19 @@ import pytest
 from odradek.testing.broker import Broker
 from tests.interop.kafka_peer import KafkaNode, PeerUnavailableError, resolve_jars
 
-# A member of the consumer protocol hears of a rebalance with its next heartbeat.
 GROUP_CONFIGS = {
+    # A member of the consumer protocol hears of a rebalance with its next heartbeat.
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
+    # Nobody is taken for dead because the machine had other things to do.
+    "group.consumer.session.timeout.ms": "600000",
+    "group.consumer.max.session.timeout.ms": "600000",
     "group.min.session.timeout.ms": "1000",
+    # Some records are of 2023, or of 1970: retention would take them from under a test.
+    "log.retention.ms": "-1",
 }
+# A Kafka that stood still for 9 s would be fenced by its own controller, and lead nothing.
+KAFKA_CONFIGS = {**GROUP_CONFIGS, "broker.session.timeout.ms": "600000"}
 
 
 @pytest.fixture(scope="session")
@@ -27,8 +34,9 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         resolve_jars()
     except PeerUnavailableError as missing:
         pytest.skip(str(missing))
-    with KafkaNode(tmp_path_factory.mktemp("kafka") / "data", GROUP_CONFIGS) as node:
+    with KafkaNode(tmp_path_factory.mktemp("kafka") / "data", KAFKA_CONFIGS) as node:
         yield node.bootstrap_servers
+        node.kill()  # nobody reads what is left: a clean stop flushes hundreds of logs, one by one
 
 
 @pytest.fixture(

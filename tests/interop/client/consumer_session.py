@@ -45,6 +45,15 @@ def add_partitions(servers: str, topic: str, partitions: int) -> None:
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(SECONDS_MAX)
 
 
+def new_producer(servers: str, **settings: Any) -> Producer:
+    """Return one that keeps order and repeats nothing.
+
+    Kafka answers CreateTopics a moment before the broker leads the partitions: what is sent in this
+    moment is tried again.
+    """
+    return Producer({"bootstrap.servers": servers, "enable.idempotence": True, **settings})
+
+
 def produce(
     servers: str,
     topic: str,
@@ -54,7 +63,7 @@ def produce(
     **options: Any,
 ) -> None:
     settings = {key.replace("_", "."): value for key, value in options.items()}
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, **settings})
+    producer = new_producer(servers, **{"linger.ms": 0, **settings})
     for value in values:
         producer.produce(topic, value, partition=partition)
     assert producer.flush(SECONDS_MAX) == 0

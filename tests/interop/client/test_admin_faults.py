@@ -38,7 +38,7 @@ def test_one_bad_partition_does_not_hold_up_its_neighbours() -> None:
     async def work(admin: Admin) -> None:
         with broker.fail("ListOffsets", "NOT_LEADER_OR_FOLLOWER", topic="orders", times=None):
             found = await admin.list_offsets(
-                {PARTITION: OffsetSpec.LATEST, other: OffsetSpec.LATEST}, timeout_ms=5_000
+                {PARTITION: OffsetSpec.LATEST, other: OffsetSpec.LATEST}, timeout_ms=10_000
             )
         assert found[other].unwrap().offset == 0
         with pytest.raises(KafkaTimeoutError, match="NOT_LEADER_OR_FOLLOWER") as late:
@@ -66,7 +66,7 @@ def test_a_broken_connection_is_made_again() -> None:
 
 def test_a_broker_that_does_not_answer_costs_no_more_than_the_deadline() -> None:
     async def work(admin: Admin) -> None:
-        with broker.delay("DescribeCluster", 30), pytest.raises(KafkaTimeoutError):
+        with broker.delay("DescribeCluster", 300), pytest.raises(KafkaTimeoutError):
             await admin.describe_cluster(timeout_ms=200)
         assert await admin.list_groups() == []
 

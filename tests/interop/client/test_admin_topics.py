@@ -101,7 +101,11 @@ def test_partitions_are_added(cluster_address: str) -> None:
         assert (await admin.create_partitions({name: 2}, validate_only=True)).errors == {}
         (await admin.create_partitions({name: 2})).unwrap()
         (await admin.create_partitions({name: NewPartitions(3, [[broker]])})).unwrap()
-        assert len((await admin.describe_topics([name]))[name].unwrap().partitions) == 3
+
+        async def are_there() -> bool:
+            return len((await admin.describe_topics([name]))[name].unwrap().partitions) == 3
+
+        await eventually(are_there)
         refused = await admin.create_partitions({name: 2, "nowhere": 2})
         assert code_of(refused[name].error) is ErrorCode.INVALID_PARTITIONS
         assert code_of(refused["nowhere"].error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -171,6 +175,7 @@ def test_configs_of_a_topic(cluster_address: str) -> None:
             "cleanup.policy": Append("compact"),
         }
         (await admin.alter_configs({topic: {**change, "segment.bytes": None}})).unwrap()
+        await eventually(lambda: is_set(admin, "retention.ms", DAY_MS))
         found = (await admin.describe_configs([topic], include_synonyms=True))[topic].unwrap()
         assert found["retention.ms"].value == DAY_MS
         assert found["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
@@ -183,6 +188,7 @@ def test_configs_of_a_topic(cluster_address: str) -> None:
         assert code_of(refused[topic].error) is ErrorCode.INVALID_CONFIG
         assert code_of(refused[absent].error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await admin.alter_configs({topic: {"retention.ms": "1"}}, validate_only=True)
+        await eventually(lambda: is_set(admin, "cleanup.policy", "compact"))
         wanted = ("retention.ms", "cleanup.policy")
         after = await admin.describe_configs([topic, absent], names=wanted)
         assert {each.name: each.value for each in after[topic].unwrap().values()} == {
@@ -190,6 +196,9 @@ def test_configs_of_a_topic(cluster_address: str) -> None:
             "cleanup.policy": "compact",
         }
         assert code_of(after[absent].error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def is_set(admin: Admin, name: str, value: str) -> bool:
+        return (await admin.describe_configs([topic]))[topic].unwrap()[name].value == value
 
     with_admin(cluster_address, work)
 

@@ -91,6 +91,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, pki: Path) -> Iterator[KafkaN
         format_arguments=[argument for user in users for argument in ("--add-scram", user)],
     ) as started:
         yield started
+        started.kill()
 
 
 def settings(node: KafkaNode, mechanism: str, **others: Any) -> dict[str, Any]:

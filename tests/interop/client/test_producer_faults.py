@@ -14,7 +14,7 @@ from odradek.client.producer import Producer
 from odradek.client.producer.coordination import Coordination
 from odradek.core.errors import ErrorCode
 from odradek.testing.broker import Broker
-from tests.interop.client.produced_records import new_topic, values_in
+from tests.interop.client.produced_records import new_topic, values_in, wait_for_topic
 from tests.interop.node_process import NodeProcess
 
 _names = itertools.count()
@@ -35,7 +35,7 @@ def topic(broker: Broker) -> Iterator[str]:
     broker.clear_faults()
 
 
-def run(main: Callable[[], Awaitable[None]], seconds: float = 60) -> None:
+def run(main: Callable[[], Awaitable[None]], seconds: float = 120) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
             await main()
@@ -111,7 +111,7 @@ def test_a_broker_that_does_not_answer_is_asked_again_on_a_new_connection(
             **FAST,
         }
         async with Producer(settings) as producer:
-            broker.delay("Produce", 90, times=1, topic=topic)
+            broker.delay("Produce", 600, times=1, topic=topic)
             futures = [await producer.send(topic, each, partition=0) for each in numbers(100)]
             await producer.flush()
             assert all(each.exception() is None for each in futures)
@@ -147,9 +147,9 @@ def test_what_cannot_be_delivered_fails_after_delivery_timeout_ms(
     async def main() -> None:
         settings = {
             "bootstrap.servers": broker.bootstrap_servers,
-            "request.timeout.ms": 1_000,
+            "request.timeout.ms": 2_000,
             # Time enough for what can be delivered, on any machine.
-            "delivery.timeout.ms": 5_000,
+            "delivery.timeout.ms": 10_000,
             **FAST,
         }
         async with Producer(settings) as producer:
@@ -158,7 +158,7 @@ def test_what_cannot_be_delivered_fails_after_delivery_timeout_ms(
                 began = time.monotonic()
                 lost = await producer.send(topic, b"lost", partition=0)
                 await producer.flush()
-                assert time.monotonic() - began > 4
+                assert time.monotonic() - began > 8
                 with pytest.raises(KafkaTimeoutError, match="NOT_ENOUGH_REPLICAS"):
                     await lost
             # Its sequence is gone with it; a new epoch goes on.
@@ -193,8 +193,9 @@ def test_memory_that_is_full_blocks_and_then_says_so(broker: Broker, topic: str)
             "max.block.ms": 300,
         }
         async with Producer(settings) as producer:
+            await wait_for_topic(producer, topic)
             await (await producer.send(topic, b"warm", partition=0))
-            held = broker.delay("Produce", 30, times=None, topic=topic)
+            held = broker.delay("Produce", 600, times=None, topic=topic)
 
             async def fill() -> None:
                 while True:
@@ -226,11 +227,11 @@ def test_close_is_over_in_its_time_with_a_broker_that_hangs(broker: Broker, topi
         producer = Producer(bootstrap_servers=broker.bootstrap_servers)
         await producer.start()
         await (await producer.send(topic, b"warm", partition=0))
-        broker.delay("Produce", 30, times=None, topic=topic)
+        broker.delay("Produce", 600, times=None, topic=topic)
         lost = await producer.send(topic, b"x", partition=0)
         began = time.monotonic()
         await producer.close(timeout_seconds=0.3)
-        assert time.monotonic() - began < 20, "it has waited for the broker"
+        assert time.monotonic() - began < 60, "it has waited for the broker"
         with pytest.raises(ClosedError, match="before the record was delivered"):
             await lost
         with pytest.raises(ClosedError):
@@ -245,7 +246,7 @@ def test_close_ends_sends_that_wait(broker: Broker, topic: str) -> None:
         producer = Producer(bootstrap_servers=broker.bootstrap_servers, buffer_memory=20_000)
         await producer.start()
         await (await producer.send(topic, b"warm", partition=0))
-        broker.delay("Produce", 30, times=None, topic=topic)
+        broker.delay("Produce", 600, times=None, topic=topic)
 
         async def fill() -> None:
             while True:
@@ -267,7 +268,7 @@ def test_who_is_cancelled_gets_out(broker: Broker, topic: str) -> None:
     async def work(is_sent: asyncio.Event) -> None:
         async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             await (await producer.send(topic, b"warm", partition=0))
-            broker.delay("Produce", 30, times=None, topic=topic)
+            broker.delay("Produce", 600, times=None, topic=topic)
             lost = await producer.send(topic, b"x", partition=0)
             is_sent.set()
             await lost
@@ -280,7 +281,7 @@ def test_who_is_cancelled_gets_out(broker: Broker, topic: str) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert time.monotonic() - began < 20, "it has waited for the broker"
+        assert time.monotonic() - began < 60, "it has waited for the broker"
 
     run(main)
 
@@ -302,8 +303,10 @@ def test_an_idle_producer_whose_broker_is_gone_does_nothing_in_vain() -> None:
                 run_once()
 
             producer._sender._run = counted  # type: ignore[method-assign]
+            began = time.monotonic()
             await asyncio.sleep(1)
-            assert turns < 100, "about one for each try of metadata"
+            seconds = time.monotonic() - began
+            assert turns < 100 * seconds, "about one for each try of metadata"
 
     run(main)
 
@@ -346,7 +349,7 @@ def test_without_a_broker_start_gives_up() -> None:
             await producer.start()
         await producer.close()
 
-    run(main, 10)
+    run(main)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -391,6 +394,10 @@ def test_a_transaction_outlives_its_coordinator(tmp_path: Path) -> None:
             settings = {
                 "bootstrap.servers": node.bootstrap_servers,
                 "transactional.id": "tx",
+                # None of them is over before the node is back, however long that takes.
+                "transaction.timeout.ms": 400_000,
+                "delivery.timeout.ms": 400_000,
+                "max.block.ms": 400_000,
                 **FAST,
             }
             async with Producer(settings) as producer:
@@ -404,5 +411,5 @@ def test_a_transaction_outlives_its_coordinator(tmp_path: Path) -> None:
                             node.kill()
                             await asyncio.to_thread(node.start)
 
-        run(main, 90)
+        run(main, 400)
         assert values_in(node.bootstrap_servers, topic) == numbers(6)

@@ -57,12 +57,12 @@ def run(
             await producer.init_transactions()
             await work(producer)
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), 180))
 
 
 def committed(servers: str, group_id: str, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group_id})
-    (found,) = consumer.committed([ConfluentPartition(topic, 0)], timeout=30)
+    (found,) = consumer.committed([ConfluentPartition(topic, 0)], timeout=90)
     consumer.close()
     assert isinstance(found.offset, int)
     return found.offset

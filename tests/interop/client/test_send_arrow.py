@@ -22,9 +22,14 @@ from odradek.client.producer import (
 )
 from odradek.core.errors import ErrorCode
 from odradek.testing.broker import Broker
-from tests.interop.client.produced_records import new_topic, read_topic, values_in
+from tests.interop.client.produced_records import (
+    new_topic,
+    read_topic,
+    values_in,
+    wait_for_topic,
+)
 
-SECONDS_MAX = 90
+SECONDS_MAX = 180
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -228,6 +233,7 @@ def test_nothing_is_sent_of_a_table_with_a_row_that_cannot_be(broker: Broker, to
         async with Producer(
             bootstrap_servers=broker.bootstrap_servers, max_block_ms=300
         ) as producer:
+            await wait_for_topic(producer, topic)
             with pytest.raises(BrokerError) as told:
                 await producer.send_arrow(topic, large)
             assert told.value.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -289,8 +295,9 @@ def test_memory_that_stays_full_is_told_with_the_rows_it_was_full_for(
 
     async def main() -> None:
         async with Producer(settings) as producer:
+            await wait_for_topic(producer, topic)
             await (await producer.send(topic, b"warm", partition=0))
-            held = broker.delay("Produce", 60, times=None, topic=topic)
+            held = broker.delay("Produce", 600, times=None, topic=topic)
             rows = pa.table({"value": [b"x" * 1000] * 300})
             sent = await producer.send_arrow(topic, rows, partition=0)
             held.clear()
@@ -341,7 +348,7 @@ def test_a_transaction_for_whose_rows_there_was_no_memory_cannot_be_committed(
             await producer.init_transactions()
             await producer.begin_transaction()
             await (await producer.send(topic, b"warm", partition=0))
-            held = broker.delay("Produce", 60, times=None, topic=topic)
+            held = broker.delay("Produce", 600, times=None, topic=topic)
             producer.intake._options = dataclasses.replace(producer.options, max_block_ms=300)
             rows = pa.table({"value": [b"x" * 1000] * 300})
             await producer.send_arrow(topic, rows, partition=0)

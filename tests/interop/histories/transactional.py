@@ -195,13 +195,14 @@ class Copier(Transactional):
                 key = TopicPartition(each.topic, each.partition)
                 recording.commits_offset(self.group, key, each.offset)
             members = self.consumer.consumer_group_metadata()
-            self._until_done(
+            is_complete = self._until_done(
                 lambda: self.producer.send_offsets_to_transaction(ends, members, CALL_SECONDS)
             )
         except KafkaException:
             self.abort(recording)
             return False
-        if self.chance.random() < 0.15:
+        # Without its offsets a commit would have others copy the same again.
+        if not is_complete or self.chance.random() < 0.15:
             self.abort(recording)
             return False
         return self.commit(recording)

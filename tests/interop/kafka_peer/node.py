@@ -35,6 +35,8 @@ DEFAULTS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    # A node learns with its next heartbeat, 2 s away by default, that it may come or go.
+    "broker.heartbeat.interval.ms": "200",
 }
 
 

@@ -25,6 +25,7 @@ from tests.interop.clients import (
 )
 from tests.interop.clients.confluent import Confluent
 from tests.interop.programs.program import Target
+from tests.interop.programs.witness import wait_until
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 CODEC_MASK = 7
@@ -83,9 +84,9 @@ class TopicContract:
     ) -> None:
         wanted = {"retention.ms": "86400000", "cleanup.policy": "compact"}
         client.create_topic(topic, 3, wanted)
-        assert witness.partition_counts()[topic] == 3
-        configs = described(witness, topic)
-        assert {name: configs[name] for name in wanted} == wanted
+        # Kafka's controller has answered, its broker may hear of it a moment later.
+        wait_until(lambda: witness.partition_counts().get(topic) == 3)
+        wait_until(lambda: wanted.items() <= described(witness, topic).items())
 
     def test_a_topic_that_exists_is_not_made_again(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic)

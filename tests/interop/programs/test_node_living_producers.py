@@ -9,6 +9,7 @@ from tests.interop.clients.confluent import Confluent
 from tests.interop.node_process import NodeProcess
 from tests.interop.programs.contract import NUMBERED, first_places, seen
 from tests.interop.programs.program import Program, ProgramClient, Target
+from tests.interop.programs.witness import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +19,8 @@ def test_a_killed_broker_comes_back_and_the_producer_goes_on(
     program: Callable[[str], Program], tmp_path: Path, name: str
 ) -> None:
     running = program(name)
-    with NodeProcess(tmp_path) as node:
+    # The records are of 2023: retention would take them 30 s after the node has started.
+    with NodeProcess(tmp_path, ["--override=log.retention.ms=-1"]) as node:
         witness = Confluent(node.bootstrap_servers)
         witness.create_topic("t")
         with ProgramClient(running, node.bootstrap_servers).producer("t") as send:
@@ -39,6 +41,8 @@ def test_a_topic_is_made_anew_and_the_producer_goes_on(
     with ProgramClient(program(name), target.servers).producer(topic) as send:
         send([*NUMBERED, *NUMBERED])
         witness.delete_topic(topic)
+        # A broker that has not heard of it yet would take the records, and forget them.
+        wait_until(lambda: topic not in witness.partition_counts())
         witness.create_topic(topic)
         assert first_places(send(NUMBERED)) == {0: 0}
     assert witness.consume(topic, 10) == seen(NUMBERED)

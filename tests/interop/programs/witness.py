@@ -1,7 +1,7 @@
 """librdkafka, to see what the client under test did."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -29,6 +29,13 @@ class Witness(Confluent):
                 _await_leader(consumer, TopicPartition(topic, partition))
         finally:
             consumer.close()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.02)
 
 
 def _await_leader(consumer: Consumer, partition: TopicPartition) -> None:

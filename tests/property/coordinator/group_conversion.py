@@ -51,8 +51,8 @@ class Conversion:
         for side, member_id in enumerate(self.member_ids):
             request = JoinGroupRequest(
                 group_id=self.group_id,
-                session_timeout_ms=45_000,
-                rebalance_timeout_ms=60_000,
+                session_timeout_ms=600_000,
+                rebalance_timeout_ms=600_000,
                 member_id=member_id,
                 protocol_type="consumer",
                 protocols=[

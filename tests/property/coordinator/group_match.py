@@ -217,7 +217,7 @@ class Match:
                 member_id=player.member_id,
                 member_epoch=player.epoch,
                 instance_id=player.instance_id,
-                rebalance_timeout_ms=60_000,
+                rebalance_timeout_ms=600_000,
                 subscribed_topic_names=player.topics,
                 topic_partitions=self.ours.topic_partitions(player.told),
             )
@@ -269,8 +269,8 @@ class Match:
             self.players.append(player)
         request = JoinGroupRequest(
             group_id=self.group_id,
-            session_timeout_ms=45_000,
-            rebalance_timeout_ms=60_000,
+            session_timeout_ms=600_000,
+            rebalance_timeout_ms=600_000,
             member_id=player.member_id,
             protocol_type="consumer",
             protocols=[
@@ -350,7 +350,7 @@ def _join_request(player: Player) -> ConsumerGroupHeartbeatRequest:
     return ConsumerGroupHeartbeatRequest(
         member_id=player.member_id,
         instance_id=player.instance_id,
-        rebalance_timeout_ms=60_000,
+        rebalance_timeout_ms=600_000,
         subscribed_topic_names=player.topics,
         topic_partitions=[],
     )

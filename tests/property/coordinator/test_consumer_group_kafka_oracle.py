@@ -43,6 +43,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
     overrides = {
         "group.consumer.assignment.interval.ms": "0",
         "group.consumer.assignors": "range,uniform",
+        # Time is left out: whoever is not heard of for long, because the machine is busy, stays.
+        "group.consumer.session.timeout.ms": "600000",
+        "group.consumer.max.session.timeout.ms": "600000",
     }
     with KafkaNode(folder / "kafka", overrides) as node:
         yield node
@@ -57,7 +60,7 @@ def topic_ids(kafka: KafkaNode) -> dict[str, Uuid]:
                     CreatableTopic(name=name, num_partitions=count, replication_factor=1)
                     for name, count in TOPICS.items()
                 ],
-                timeout_ms=30_000,
+                timeout_ms=120_000,
             ),
             CreateTopicsResponse,
         )
@@ -71,7 +74,7 @@ def topic_ids(kafka: KafkaNode) -> dict[str, Uuid]:
                 ).error_code
                 == ErrorCode.UNKNOWN_MEMBER_ID
             ),
-            60,
+            180,
         )
     return {topic.name: topic.topic_id for topic in created.topics}
 
@@ -94,7 +97,7 @@ def test_kafka_converts_groups_the_same(kafka: KafkaNode, topic_ids: dict[str, U
 
         joined = story.consume(
             member_epoch=0,
-            rebalance_timeout_ms=60_000,
+            rebalance_timeout_ms=600_000,
             subscribed_topic_names=["orders"],
             topic_partitions=[],
         )

@@ -28,7 +28,7 @@ async def work(stream: io.StringIO) -> None:
 
 def test_a_terminal_has_a_bar_that_is_gone_in_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     stream = Terminal()
-    asyncio.run(asyncio.wait_for(work(stream), 60))
+    asyncio.run(asyncio.wait_for(work(stream), 120))
     assert "sent │███████▌ " in stream.getvalue()
     assert stream.getvalue().endswith("\r\x1b[2K")
     assert capsys.readouterr().out == "a line\n"

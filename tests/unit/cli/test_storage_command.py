@@ -66,7 +66,7 @@ def test_a_formatted_cluster_is_raised_to_a_release(tmp_path: Path) -> None:
         described = CliRunner().invoke(main, [*tool, "describe", "--json"])
         levels = {each["feature"]: each["finalized"] for each in json.loads(described.stdout)}
         assert (levels["kraft.version"], levels["metadata.version"]) == ("1", "4.3-IV0")
-        for level, said in (("0", "there is no way back"), ("2", "does not support it")):
+        for level, said in (("0", "downgrade the version of this feature"), ("2", "only supports")):
             asked = [*tool, "downgrade", "--feature", f"kraft.version={level}"]
             refused = CliRunner().invoke(main, asked)
             assert refused.exit_code == 1

@@ -30,6 +30,6 @@ def test_the_client_of_the_readme_gets_back_what_it_sent() -> None:
     with Broker() as broker:
         code = textwrap.indent(example.replace("127.0.0.1:9092", broker.bootstrap_servers), "    ")
         exec(f"async def example():\n{code}", names)
-        asyncio.run(asyncio.wait_for(names["example"](), 60))
+        asyncio.run(asyncio.wait_for(names["example"](), 180))
     sent, received = printed
     assert (sent.topic, sent.offset, received) == ("orders", 0, b"an order")

@@ -5,7 +5,10 @@ import pytest
 from examples import round_trip
 
 
-def test_the_round_trip_ends_with_all_records(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_round_trip_ends_with_all_records(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(round_trip, "DEADLINE_SECONDS", 180)
     round_trip.main()
     shown = capsys.readouterr().out
     assert "produced 10000 records" in shown

@@ -108,7 +108,7 @@ def test_who_waits_is_answered_when_the_time_has_come(
     broker.clock.advance(HOUR_MS / 1000 - 60)
     assert not answers
     broker.clock.advance(61)
-    waiting.join(60)
+    waiting.join(120)
     assert values_in(answers[0]) == []
 
 
@@ -122,7 +122,7 @@ def test_upkeep_goes_on_after_an_advance(broker: Broker, connection: BrokerConne
         for stored in broker.node.store.directories[0].logs.values()
         if stored.log.partition.topic == "t"
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while log.recovery_point < 1:
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -134,7 +134,7 @@ def test_it_can_be_set_before_the_start() -> None:
     with broker, BrokerConnection(broker.port) as connection:
         connection.ask(produce_request("t", b"x"), ProduceResponse, PRODUCE_VERSION)
         assert fetched(connection, "t") == [b"x"]
-        assert broker.node.clock.now_ms() > SystemClock().now_ms() + HOUR_MS - 1000
+        assert broker.node.clock.now_ms() > SystemClock().now_ms() + HOUR_MS // 2
 
 
 @pytest.mark.parametrize("own_thread", [True, False])

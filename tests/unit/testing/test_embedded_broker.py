@@ -12,7 +12,7 @@ import pytest
 
 from odradek.testing.broker import Broker
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 
 
 def produce(servers: str, topic: str, *values: bytes) -> None:

@@ -30,7 +30,7 @@ from tests.record_requests import (
     produce_request,
 )
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 REFUSED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -212,7 +212,7 @@ def test_a_request_is_held_back_and_those_behind_it_keep_their_order(
     fault = broker.delay("Produce", 0.2)
     began = time.monotonic()
     assert [produce(connection, "t", value) for value in (b"1", b"2")] == [0, 0]
-    assert time.monotonic() - began >= 0.2
+    assert time.monotonic() - began >= 0.19  # timers count in whole milliseconds
     assert fault.fired == 1
     assert fetched(connection, "t") == [b"1", b"2"]
 

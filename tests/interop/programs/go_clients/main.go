@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	deadline      = 20 * time.Second
+	deadline      = 90 * time.Second
+	session       = 300 * time.Second // nobody is dead because the machine is slow
 	lingerFor     = 20 * time.Millisecond
 	maxBatchBytes = 10_000_000
 	noneOfKafkas  = -1

@@ -30,6 +30,8 @@ func saramaConfig() *sarama.Config {
 	config.Producer.Flush.Frequency = lingerFor
 	config.Consumer.Return.Errors = true
 	config.Consumer.MaxWaitTime = 200 * time.Millisecond
+	config.Consumer.Group.Session.Timeout = session
+	config.Admin.Timeout = deadline
 	return config
 }
 

@@ -10,7 +10,10 @@ const readline = require('node:readline')
 const snappy = require('kafkajs-snappy')
 const zstd = require('@bokuweb/zstd-wasm')
 
-const DEADLINE_MS = 20_000
+const DEADLINE_MS = 90_000
+// Nobody is dead, and no broker gone, because the machine is slow.
+const SESSION_MS = 300_000
+const CONNECT_MS = 60_000
 const NONE_OF_KAFKAS = -1
 const TOPIC_ALREADY_EXISTS = 36
 
@@ -34,7 +37,11 @@ const CODECS = {
 const bytes = text => (text === null ? null : Buffer.from(text, 'base64'))
 const text = data => (data === null || data === undefined ? null : data.toString('base64'))
 const connect = asked =>
-  new Kafka({ brokers: asked.servers.split(','), logLevel: logLevel.NOTHING })
+  new Kafka({
+    brokers: asked.servers.split(','),
+    connectionTimeout: CONNECT_MS,
+    logLevel: logLevel.NOTHING,
+  })
 
 const headersOf = pairs => {
   const headers = {}
@@ -111,7 +118,7 @@ function group({ group: groupId, ...asked }) {
 }
 
 async function read({ topic, count, groupId, isWanted, seek, autoCommit, ...asked }) {
-  const consumer = connect(asked).consumer({ groupId, maxWaitTimeInMs: 100 })
+  const consumer = connect(asked).consumer({ groupId, maxWaitTimeInMs: 100, sessionTimeout: SESSION_MS })
   const records = []
   await consumer.connect()
   try {
