@@ -1,4 +1,7 @@
-"""A Python data source whose rows are there already, in batches and streams: Spark's own pace."""
+"""Python data sources that do nothing, in batches and streams: what is left is Spark's own pace.
+
+One has its rows already, the other counts those that it is given.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,9 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceWriter,
     InputPartition,
+    WriterCommitMessage,
 )
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -97,3 +104,36 @@ def made_source(
             return StreamReader(int(self.options.get("maxOffsetsPerTrigger", 0)))
 
     return Made
+
+
+def counting_sink(name: str) -> type[DataSource]:
+    """Return a sink that takes rows and leaves them; made inside a function, as the source is."""
+
+    def count(iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        sum(batch.num_rows for batch in iterator)
+        return WriterCommitMessage()
+
+    class Writer(DataSourceArrowWriter):
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            return count(iterator)
+
+    class StreamWriter(DataSourceStreamArrowWriter):
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            return count(iterator)
+
+    class Counting(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+            return Writer()
+
+        def streamWriter(  # noqa: N802
+            self,
+            schema: StructType,  # noqa: ARG002
+            overwrite: bool,  # noqa: ARG002
+        ) -> DataSourceStreamArrowWriter:
+            return StreamWriter()
+
+    return Counting

@@ -1,7 +1,8 @@
 """What is left of the Spark source when Spark is taken away: records into Arrow, one core.
 
 The leader's way fetches, checks and decodes, while the broker, a process of its own, works beside
-it; ``log.dirs`` reads files. Both plain and compressed. Beside what Spark can take from a Python
+it; ``log.dirs`` reads files. Both plain and compressed, whole and by headers alone, which is all
+that counting needs (the option ``columns``). Beside what Spark can take from a Python
 source (``spark_source``, ``arrow alone``) this says whose time it is that a query takes.
 """
 
@@ -9,6 +10,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pyarrow as pa
 
 from bench.spark_site import filled_node
 from bench.timing import Row
@@ -19,6 +22,7 @@ from odradek.spark.source import OdradekReader
 ROUNDS = 5
 RECORDS = {100: 300_000, 1024: 60_000}
 CODECS = ("none", "lz4", "zstd")
+COUNTED = {"columns": "partition"}
 
 
 def run() -> Iterator[Row]:
@@ -30,15 +34,20 @@ def run() -> Iterator[Row]:
         ):
             for size, records in RECORDS.items():
                 topic = {"subscribe": f"bench-{size}"}
-                ways = {
-                    "log.dirs": _reading({"log.dirs": str(log_dir), **topic}),
-                    "brokers": _reading({"kafka.bootstrap.servers": servers, **topic}),
-                }
-                yield from _measure(f"{size} B, {codec}", records, ways)
+                files = {"log.dirs": str(log_dir), **topic}
+                brokers = {"kafka.bootstrap.servers": servers, **topic}
+                for what, more in (("", {}), (", counted", COUNTED)):
+                    ways = {
+                        "log.dirs": _reading({**files, **more}),
+                        "brokers": _reading({**brokers, **more}),
+                    }
+                    yield from _measure(f"{size} B, {codec}{what}", records, ways)
 
 
 def _reading(options: dict[str, str]) -> Callable[[], int]:
-    reader = OdradekReader(parse_options(options), SCHEMA)
+    parsed = parse_options(options)
+    wanted = parsed.columns or SCHEMA.names
+    reader = OdradekReader(parsed, pa.schema([SCHEMA.field(name) for name in wanted]))
     parts = reader.partitions()
     return lambda: sum(batch.num_rows for part in parts for batch in reader.read(part))
 

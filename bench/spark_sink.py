@@ -3,7 +3,8 @@
 One local Spark with two cores writes a cached DataFrame of four partitions, or Parquet files, or
 these as a stream in micro-batches, into a broker of ours that is a process of its own, or into a
 real Kafka. Sinks take turns, and the best round counts. Spark's sink is at-least-once only; it is
-left out where its jars are not to be had, and Kafka where there is none.
+left out where its jars are not to be had, and Kafka where there is none. ``python alone`` counts
+the rows that it gets: what is left is Spark's, and no sink in Python can be faster.
 """
 
 import shutil
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from bench import brokers
 from bench.brokers import Target
+from bench.spark_made import counting_sink
 from bench.spark_site import Site, rates, spark_site, take_turns
 from bench.timing import Row
 from odradek.client import BlockingAdmin, NewTopic
@@ -26,7 +28,8 @@ ROUNDS = 3
 SIZES = {100: 200_000, 1024: 50_000}
 TASKS = 4
 PARTITIONS = 6
-SINKS = ("odradek exactly-once", "odradek at-least-once", "kafka connector")
+ALONE = "python_alone"
+SINKS = ("odradek exactly-once", "odradek at-least-once", "python alone", "kafka connector")
 SECONDS_MAX = 600
 
 
@@ -34,6 +37,7 @@ def run() -> Iterator[Row]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-bench-")))
         site = stack.enter_context(spark_site())
+        site.spark.dataSource.register(counting_sink(ALONE))
         for target in brokers.start(stack):
             for size, rows in SIZES.items():
                 yield from _Bench(site, target, folder, size, rows).run()
@@ -57,7 +61,7 @@ class _Bench:
             "a stream of Parquet": self._stream,
         }
         for name, write in ways.items():
-            sinks = SINKS[: 3 if self._site.has_connector else 2]
+            sinks = SINKS if self._site.has_connector else SINKS[:-1]
             costs = take_turns({sink: partial(write, sink) for sink in sinks}, ROUNDS)
             what = f"{name} of {self._size} B into {self._target.name}"
             yield from rates(what, self._rows, costs)
@@ -75,6 +79,8 @@ class _Bench:
         }
         if sink.startswith("odradek"):
             return "odradek", {**options, "deliveryGuarantee": sink.partition(" ")[2]}
+        if sink.startswith("python"):
+            return ALONE, {}
         return "kafka", options
 
     def _batch(self, rows: DataFrame, sink: str) -> None:

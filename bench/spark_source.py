@@ -3,7 +3,8 @@
 Batches and streams over a topic of two partitions, into ``noop`` and into Parquet files; the broker
 is a node of ours in a process of its own, and Spark has two cores. ``arrow alone`` is a Python data
 source whose batches are there already: what is left is Spark's, and no Python source can be faster.
-Then the same of one column, and queries that want few rows: how long they take.
+Then the same of one column, records only counted, and queries that want few rows: how long they
+take.
 """
 
 import shutil
@@ -58,6 +59,7 @@ def run() -> Iterator[Row]:
             yield from bench.batches(brokers, files)
             yield from bench.streams(brokers)
             yield from bench.one_column(brokers, files)
+            yield from bench.counted(brokers, files)
             yield from bench.few_rows(brokers, files)
 
 
@@ -115,6 +117,20 @@ class _Bench:
         }
         work = {name: partial(self._batch, each, "noop") for name, each in sources.items()}
         what = f"spark batch {self._size} B, values only"
+        yield from rates(what, self._records, take_turns(work, ROUNDS))
+
+    def counted(self, brokers: Mapping[str, str], files: Mapping[str, str]) -> Iterator[Row]:
+        """Rows that nobody looks at: headers of batches tell how many there are."""
+        wanted = {"columns": "partition"}
+        sources = {
+            "log.dirs, columns": Source("odradek", {**files, **wanted}),
+            "odradek, columns": Source("odradek", {**brokers, **wanted}),
+            "log.dirs": Source("odradek", files),
+            "odradek": Source("odradek", brokers),
+            **self._connector(brokers),
+        }
+        work = {name: partial(self._count, each, self._records) for name, each in sources.items()}
+        what = f"spark batch {self._size} B, counted"
         yield from rates(what, self._records, take_turns(work, ROUNDS))
 
     def few_rows(self, brokers: Mapping[str, str], files: Mapping[str, str]) -> Iterator[Row]:

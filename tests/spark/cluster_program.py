@@ -6,23 +6,20 @@ found as a line of JSON. Where it runs is what the file says, and ``OPTION`` is 
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from odradek.spark import pipeline
+from tests.spark.patience import patiently
 
 BATCH_ROWS = 50
 ANSWER = "FOUND "
-ATTEMPTS_MAX = 10
-TOO_SLOW = "Python worker failed to connect back"
-
-T = TypeVar("T")
 
 
 def main(file: Path, servers: str, folder: Path, conf: dict[str, str]) -> None:
@@ -48,21 +45,6 @@ def run_all(
         "topic": sorted(patiently(lambda: read_batch(spark, servers, "out"))),
         "batch": sorted(patiently(lambda: read_batch(spark, servers, "batch"))),
     }
-
-
-def patiently(work: Callable[[], T]) -> T:
-    """Try again what Spark gave up on because a process took ten seconds to come up.
-
-    Its patience has no setting, and a busy machine may need more. All that is done here may be done
-    twice: what was written the first time is not written again.
-    """
-    for _ in range(ATTEMPTS_MAX - 1):
-        try:
-            return work()
-        except Exception as error:
-            if TOO_SLOW not in str(error):
-                raise
-    return work()
 
 
 def write_batch(spark: SparkSession, servers: str) -> None:

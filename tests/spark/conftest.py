@@ -1,6 +1,5 @@
 """One Spark session for all tests of a worker: it takes seconds to start and 1 GB of memory."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +15,6 @@ CONF = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # Spark's Python workers shall find bytecode, as those of an installed package do.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         jars = connector_jars()
     except (PeerUnavailableError, RuntimeError):

@@ -175,6 +175,48 @@ def test_a_reset_to_a_time_reads_again_from_there_and_goes_on_live(
         assert sorted(row["value"]["n"] for row in again.collect()) == [2, 3, 4]
 
 
+LARGE_ROWS = """
+source: {topics: [texts], format: utf8}
+steps:
+  - {name: texts, sql: SELECT value FROM source}
+  - {name: counts, sql: "SELECT value, count(*) AS c FROM texts GROUP BY value"}
+sinks:
+  - {name: added, step: texts, topic: out, options: {kafka.max.request.size: 2000}}
+  - {name: changed, step: counts, mode: update, topic: changed,
+     options: {kafka.max.request.size: 2000}}
+dead_letters: {topic: dead}
+spark: {conf: {spark.sql.shuffle.partitions: 2}}
+"""
+
+
+def dead_letters(definition: pipeline.Definition) -> dict[str, int]:
+    totals = pipeline.status(definition).totals
+    return {name: each.dead_letters for name, each in totals.items()}
+
+
+def test_rows_that_a_topic_refuses_are_counted_as_dead_letters_of_its_sink(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Broker(topics=["texts", "out", "changed", "dead"]) as broker:
+        servers = broker.bootstrap_servers
+        definition = load_definition(tmp_path, servers, LARGE_ROWS)
+        send(servers, "texts", [b"small", b"x" * 3000, b"x" * 3000])
+        ended = pipeline.run(definition, spark=spark)
+        counted = {name: each.totals.dead_letters for name, each in ended.items()}
+        assert counted == {"added": 2, "changed": 1, "dead_letters": 0}
+        assert len(consume(servers, "dead")) == 3
+
+        # As if Spark had died before it knew that the batch was done: it comes again.
+        for path in (tmp_path / "state/epoch-0/added/commits").iterdir():
+            path.unlink()
+        send(servers, "texts", [b"x" * 3001])
+        pipeline.run(definition, spark=spark)
+        assert dead_letters(definition) == {"added": 3, "changed": 2, "dead_letters": 0}
+        assert len(consume(servers, "dead")) == 5
+        pipeline.reset(definition, pipeline.ToOffset(4))
+        assert set(dead_letters(definition).values()) == {0}
+
+
 def test_queries_of_which_nothing_is_said_are_those_that_spark_takes(spark: SparkSession) -> None:
     parser = spark._jsparkSession.sessionState().sqlParser()
     for sql in QUERIES:

@@ -21,10 +21,11 @@ from tests.spark.pipeline_files import COMMAND, kill_group, send, start_run, wri
 
 pytestmark = pytest.mark.slow
 
-SECONDS_MAX = 250
+SECONDS_MAX = 400
 COLUMNS = 100
-RECORDS = 4000
 BATCH = 8
+RECORDS = 1000 * BATCH
+"""More than can be done, one batch in a second, as long as the test may take: there is a lag."""
 TEXT = f"""
 source: {{topics: [numbers], format: json, schema: "n INT", records_per_batch_max: {BATCH}}}
 steps:

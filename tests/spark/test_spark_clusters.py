@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
 INSTALLED = Path(odradek.__file__).parents[1]
 RUN_SECONDS_MAX = 840
+EXECUTOR_SECONDS_MAX = 120
+POLL_SECONDS = 0.1
 RECORDS = 100
 TOPICS = {"numbers": 2, "out": 2, "batch": 2}
 SMALL = {
@@ -132,8 +135,16 @@ def test_on_a_standalone_cluster_of_two_workers(
     found = run_on(cluster, file, servers, SMALL)
     check(found, servers)
     assert found["pythons"] == [[odradek.__file__, True]]
-    executors = [len(list(cluster_folder.glob(f"worker-{n}/app-*/[0-9]*"))) for n in range(2)]
-    assert all(executors), executors
+    for number in range(2):
+        wait_for_an_executor(cluster_folder / f"worker-{number}")
+
+
+def wait_for_an_executor(worker: Path) -> None:
+    """Wait until a worker was given one: a late one hears of it when the other has done it all."""
+    deadline = time.monotonic() + EXECUTOR_SECONDS_MAX
+    while not list(worker.glob("app-*/[0-9]*")):
+        assert time.monotonic() < deadline, f"no executor in {worker}"
+        time.sleep(POLL_SECONDS)
 
 
 def test_on_executors_that_lack_the_package_and_get_it_as_a_file(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.cluster_program import TOO_SLOW
+from tests.spark.patience import TOO_SLOW
 from tests.spark.spark_daemons import connect_server, spark_environment
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,11 @@ from pyspark.sql import Row, SparkSession
 
 from odradek.client import BlockingProducer
 from odradek.testing.broker import Broker
+from tests.spark.patience import started
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.usefixtures("kafka_connector")]
 
-SECONDS_MAX = 120
+SECONDS_MAX = 600
 CODECS = ("none", "gzip", "lz4", "zstd")
 
 
@@ -66,7 +67,7 @@ def read_stream(
     rows = spark.readStream.format(source).options(**options).load()
     writer = rows.writeStream.format("memory").queryName(f"{source}_rows")
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    query = writer.start()
+    query = started(writer.start)
     assert query.awaitTermination(SECONDS_MAX)
     ends = [
         file.read_text().splitlines()[-1]

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
-SECONDS_MAX = 240
+SECONDS_MAX = 600
 PROGRAM = """
 from odradek.spark import session
 with session("without-java", master="local[1]") as spark:

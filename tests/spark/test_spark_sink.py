@@ -14,6 +14,7 @@ from tests.written_records import read_topic, values
 
 pytestmark = pytest.mark.slow
 
+SECONDS_MAX = 600
 NO_OPTIONS: Mapping[str, str] = {}
 GUARANTEES = ("exactly-once", "at-least-once")
 
@@ -123,7 +124,7 @@ def run_stream(
         writer = writer.option(name, value)
     query = writer.trigger(availableNow=True).start()
     try:
-        query.awaitTermination(120)
+        query.awaitTermination(SECONDS_MAX)
     finally:
         query.stop()
     assert query.exception() is None

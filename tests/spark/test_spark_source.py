@@ -5,7 +5,7 @@ does with it: planning, tasks in other processes, checkpoints, triggers.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from pyspark.sql.types import StructType
 from odradek.client import BlockingAdmin, BlockingProducer, TopicPartition
 from odradek.testing.broker import Broker
 from tests.interop.kafka_peer.golden import read_manifest, unpack
+from tests.spark.patience import started
 from tests.spark_reading import produce
 
 pytestmark = pytest.mark.slow
 
-SECONDS_MAX = 120
+SECONDS_MAX = 600
 TRIGGERS: dict[str, dict[str, Any]] = {
     "now": {"availableNow": True},
     "always": {"processingTime": "0 seconds"},
@@ -54,7 +55,7 @@ def start(
     writer = rows.selectExpr("cast(value as string) as value").writeStream.format("text")
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     writer = writer.trigger(**TRIGGERS[trigger])
-    return writer.start(str(folder / "output"))
+    return started(lambda: writer.start(str(folder / "output")))
 
 
 def run(spark: SparkSession, broker: Broker, folder: Path, **options: str) -> list[str]:
@@ -188,6 +189,34 @@ def test_a_running_stream_takes_what_comes_and_stops_when_told(
     finally:
         query.stop()
     assert not query.isActive
+
+
+def test_a_stream_from_latest_that_fails_in_its_first_batch_loses_nothing(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """Spark keeps where a batch ends, not where it begins, and asks again for that."""
+    broker.create_topic("first-batch")
+    send(broker, "first-batch", texts(3))
+    reader = spark.readStream.format("odradek").option("subscribe", "first-batch")
+    rows = reader.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
+    found: list[str] = []
+
+    def fail(_: DataFrame, number: int) -> None:
+        raise RuntimeError(f"in batch {number}")
+
+    def take(part: DataFrame, _: int) -> None:
+        found.extend(row.value.decode() for row in part.select("value").collect())
+
+    def run_with(work: Callable[[DataFrame, int], None], trigger: str) -> StreamingQuery:
+        writer = rows.writeStream.foreachBatch(work).trigger(**TRIGGERS[trigger])
+        return started(writer.option("checkpointLocation", str(tmp_path)).start)
+
+    for first in (3, 5):
+        with pytest.raises(StreamingQueryException, match="in batch 0"):
+            run_with(fail, "always").awaitTermination(SECONDS_MAX)
+        send(broker, "first-batch", texts(2, first))
+    assert run_with(take, "now").awaitTermination(SECONDS_MAX)
+    assert sorted(found) == texts(4, 3)
 
 
 def test_data_that_aged_out_while_the_stream_was_down(

@@ -66,8 +66,8 @@ def run(
     with Stop() as stop:
         try:
             _finish(work)
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(_INTERRUPTED) from None
+        except KeyboardInterrupt:  # the second time, or while Spark has Ctrl-C to itself
+            stop.came = signal.SIGINT
     if not as_json:
         click.echo("done" if stop.came is None else "stopped; the next run goes on from here")
     if stop.came == signal.SIGINT:

@@ -131,7 +131,10 @@ class _Walk:
             raise AvroSchemaError(f"{where}: null alone is no type for a column")
         kind = _PRIMITIVES.get(name)
         if kind is None:
-            raise AvroSchemaError(f"{where}: {name} contains itself, which no column can")
+            raise AvroSchemaError(
+                f"{where}: {name} contains itself, which no column can; read it as binary and "
+                "decode it yourself"
+            )
         return kind
 
     def _struct(self, schema: Any, where: str, depth: int) -> AvroType:

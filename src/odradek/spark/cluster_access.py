@@ -11,7 +11,7 @@ import re
 import ssl
 import tempfile
 from collections import OrderedDict
-from collections.abc import Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,7 +92,7 @@ class ClusterAccess:
             BrokerError: A topic or partition that is named is not there.
             KafkaError: Nobody answered.
         """
-        return self._run(self._partitions(selection))
+        return self._run(lambda: self._partitions(selection))
 
     def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the first offset at or after a time, -1 if there is none; or that of a mark.
@@ -100,18 +100,18 @@ class ClusterAccess:
         Raises:
             KafkaError: One of the leaders did not answer, or not that.
         """
-        return self._run(self._list_offsets(timestamps))
+        return self._run(lambda: self._list_offsets(timestamps))
 
     def wait_for_records(self, ends: Offsets, timeout_ms: int) -> None:
         """Return when there may be records at or behind one of these offsets, or time is over."""
-        self._run(self._wait_for_records(ends, timeout_ms))
+        self._run(lambda: self._wait_for_records(ends, timeout_ms))
 
     def fetch(self, partition: TopicPartition, offset: int) -> "Future[Fetched]":
         """Ask the leader for records; it waits ``fetch.max.wait.ms`` where there are none.
 
         The future may raise KafkaError.
         """
-        return self._thread.submit(self._started(self._fetch(partition, offset)))
+        return self._thread.submit(self._started(lambda: self._fetch(partition, offset)))
 
     def refresh(self, topic: str) -> None:
         """Learn anew who leads the partitions of a topic.
@@ -119,7 +119,7 @@ class ClusterAccess:
         Raises:
             KafkaError: Nobody answered.
         """
-        self._run(self._cluster.refresh([topic]))
+        self._run(lambda: self._cluster.refresh([topic]))
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
         """Commit offsets of a group that has no members.
@@ -127,23 +127,20 @@ class ClusterAccess:
         Raises:
             KafkaError: They were refused.
         """
-        committing = _GroupOffsets(self._cluster).alter_group_offsets(group_id, offsets)
-        self._run(committing).unwrap()
+        groups = _GroupOffsets(self._cluster)
+        self._run(lambda: groups.alter_group_offsets(group_id, offsets)).unwrap()
 
     # On the loop.
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return self._thread.run(self._started(work))
 
-    async def _started(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            if not self._is_started:
-                await self._cluster.start()
-                self._is_started = True
-        except BaseException:
-            work.close()
-            raise
-        return await work
+    async def _started(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Connect the first time. Made here, ``work`` is never left behind by what is cancelled."""
+        if not self._is_started:
+            await self._cluster.start()
+            self._is_started = True
+        return await work()
 
     async def _partitions(self, selection: Selection) -> set[TopicPartition]:
         cluster = self._cluster

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from odradek.core.ids import TopicPartition
+from odradek.spark.header_rows import are_headers_enough
 from odradek.spark.log_files import LogFiles
 from odradek.spark.offsets import (
     EARLIEST,
@@ -34,7 +35,7 @@ from odradek.spark.offsets import (
 )
 from odradek.spark.options import Assign, OptionError, SourceOptions, Subscribe, SubscribePattern
 from odradek.spark.planning import report_data_loss
-from odradek.spark.reading import cut, decode
+from odradek.spark.reading import cut, decode, rows_by_headers
 from odradek.storage.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -85,9 +86,14 @@ def read_log_range(options: SourceOptions, wanted: LogRange) -> Iterator[pa.Reco
         CorruptionError: A batch is not what was written.
     """
     rows = OffsetRange(wanted.partition, wanted.start, wanted.end)
-    chunks = LogFiles(Path(wanted.folder)).chunks(wanted.start, wanted.end)
-    pieces = (piece for chunk in chunks for piece, _ in cut(chunk))
+    files = LogFiles(Path(wanted.folder))
     try:
+        if are_headers_enough(options):
+            held = files.held_batches(wanted.start, wanted.end)
+            yield from rows_by_headers(options, rows, held, wanted.aborted)
+            return
+        chunks = files.chunks(wanted.start, wanted.end)
+        pieces = (piece for chunk in chunks for piece, _ in cut(chunk))
         yield from decode(options, rows, pieces, wanted.aborted)
     except FileNotFoundError as error:
         report_data_loss(options, f"{wanted.partition}: a segment was deleted: {error}")

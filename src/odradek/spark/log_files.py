@@ -7,13 +7,16 @@ written, is not believed and the segment is read from its beginning.
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
 from odradek.core.errors import CorruptionError
 from odradek.records import BatchHeader, parse_header, read_records
+from odradek.records.batch import HEADER_BYTES, magic_at
 from odradek.records.legacy import convert_to_v2
+from odradek.spark.header_rows import HeldBatch
 from odradek.storage.dump.read_only import ReadOnlyFile
 from odradek.storage.producer_snapshot import decode_snapshot
 from odradek.storage.scan import iter_batches, peek_batch
@@ -22,6 +25,9 @@ READ_BYTES: Final = 4 * 1024 * 1024
 _ENTRIES_AT_ONCE: Final = 8192
 BATCH_BYTES_MAX: Final = 2**31 - 1
 _LENGTH_END: Final = 12
+_MESSAGE_HEADER_BYTES: Final = 26  # of the oldest format, the shortest there is
+_WINDOW_BYTES: Final = 4096
+"""Read to see a header: more than one of small batches, little of large ones."""
 _MAGIC_V2: Final = 2
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _SNAPSHOT: Final = re.compile(r"(\d{20})\.snapshot")
@@ -53,14 +59,30 @@ class LogFiles:
         Raises:
             FileNotFoundError: A segment was deleted, or the first one begins after ``start``.
         """
+        for base_offset in self._segments_with(start, end):
+            yield from self.segment_chunks(base_offset, self._position(base_offset, start), end)
+
+    def _segments_with(self, start: int, end: int) -> list[int]:
         bases = self.base_offsets()
         first = bisect_right(bases, start) - 1
         if first < 0:
             raise FileNotFoundError(f"no segment in {self.folder} has offset {start}")
-        for base_offset in bases[first:]:
-            if base_offset >= end:
-                return
-            yield from self.segment_chunks(base_offset, self._position(base_offset, start), end)
+        return bases[first : bisect_left(bases, end)]
+
+    def held_batches(self, start: int, end: int) -> Iterator[HeldBatch]:
+        """Iterate over batches, as ``chunks`` does, of which only the headers are read.
+
+        What ``load`` gets is good until the next batch.
+
+        Raises:
+            FileNotFoundError: As ``chunks``.
+        """
+        for base_offset in self._segments_with(start, end):
+            file = ReadOnlyFile(self.path(base_offset))
+            try:
+                yield from _held_in(file, self._position(base_offset, start), end)
+            finally:
+                file.close()
 
     def segment_chunks(self, base_offset: int, position: int, end: int) -> Iterator[memoryview]:
         file = ReadOnlyFile(self.path(base_offset))
@@ -75,9 +97,10 @@ class LogFiles:
                 is_past = False
                 for header in iter_batches(data):
                     is_past = header.base_offset >= end
+                    if not is_past or _is_wrapper(header):
+                        whole = header.end_position
                     if is_past:
                         break
-                    whole = header.end_position
                 if whole:
                     yield data[:whole]
                 if is_past or not whole:
@@ -97,12 +120,15 @@ class LogFiles:
         if not bases:
             return 0
         last = bases[-1]
-        offset = last
-        start = self._last_indexed(last)
-        for chunk in self.segment_chunks(last, self._position(last, start), BATCH_BYTES_MAX**2):
-            for header in iter_batches(chunk):
-                offset = header.next_offset
-        return offset
+        # What the last entry of the index leads to may be cut short: then from the beginning.
+        for position in (self._position(last, self._last_indexed(last)), 0):
+            offset = None
+            for chunk in self.segment_chunks(last, position, BATCH_BYTES_MAX**2):
+                for header in iter_batches(chunk):
+                    offset = header.next_offset
+            if offset is not None:
+                return offset
+        return last
 
     # Indexes.
 
@@ -218,6 +244,40 @@ class LogFiles:
             begun = {e.producer_id: e.current_txn_first_offset for e in entries}
             return each, {producer: first for producer, first in begun.items() if first >= 0}
         return 0, {}
+
+
+def _held_in(file: ReadOnlyFile, position: int, end: int) -> Iterator[HeldBatch]:
+    size = file.size
+    window, window_start = b"", position
+    while True:
+        at = position - window_start
+        if at + HEADER_BYTES > len(window):
+            window, window_start, at = file.read(position, _WINDOW_BYTES), position, 0
+        if len(window) - at < _MESSAGE_HEADER_BYTES:
+            return
+        if magic_at(window, at) == _MAGIC_V2 and len(window) - at < HEADER_BYTES:
+            return
+        header = peek_batch(window, at)
+        if position + header.size > size:
+            size = file.size  # it may be growing
+            if position + header.size > size:
+                return
+        is_past = header.base_offset >= end
+        if not is_past or _is_wrapper(header):
+            load = partial(_load, file, position, header.size)
+            yield HeldBatch(header._replace(position=0), load)
+        if is_past:
+            return
+        position += header.size
+
+
+def _is_wrapper(header: BatchHeader) -> bool:
+    """Whether it is a message of messages: its offset is that of the last in it."""
+    return header.magic < _MAGIC_V2 and bool(header.codec)
+
+
+def _load(file: ReadOnlyFile, position: int, size: int) -> memoryview:
+    return memoryview(file.read(position, size))
 
 
 def _offset_in(chunk: memoryview, header: BatchHeader, timestamp_ms: int, start: int) -> int | None:

@@ -137,7 +137,22 @@ class Planner:
         Raises:
             OptionError: The limit has offsets for other partitions, or there is none at a time.
         """
-        return self._with_retries(lambda: self._resolve(limit, name))
+        return self.resolve_start(limit, name)[0]
+
+    def resolve_start(
+        self, limit: OffsetLimit, name: str
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+        """Return the offsets that a limit means, and the partitions where that is the end of now.
+
+        Raises:
+            OptionError: As ``resolve``.
+        """
+
+        def attempt() -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+            found = self._marked(limit, name)
+            return self._resolve_marks(found), {p for p, each in found.items() if each == LATEST}
+
+        return self._with_retries(attempt)
 
     def earliest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where partitions begin; those that are not there any more are left out."""
@@ -174,14 +189,15 @@ class Planner:
                 _log.warning("%s. It is left out, as failOnDataLoss is false.", error)
         return found
 
-    def _resolve(self, limit: OffsetLimit, name: str) -> dict[TopicPartition, int]:
+    def _marked(self, limit: OffsetLimit, name: str) -> dict[TopicPartition, int]:
+        """Return what a limit means, with marks for the ends of logs."""
         partitions = self._partitions()
         match limit:
             case Everywhere(mark):
-                return self.access.list_offsets(dict.fromkeys(partitions, mark))
+                return dict.fromkeys(partitions, mark)
             case Specific(offsets):
                 _check_covered(partitions, offsets, name)
-                return self._resolve_marks(offsets)
+                return dict(offsets)
             case AtTimestamps(timestamps, or_latest):
                 _check_covered(partitions, timestamps, name + "ByTimestamp")
                 return self._at_timestamps(timestamps, or_latest=or_latest)
@@ -202,7 +218,7 @@ class Planner:
                     f"No offset matched from request of topic-partition {partition} and "
                     f"timestamp {timestamps[partition]}"
                 )
-        return self._resolve_marks({p: LATEST if each < 0 else each for p, each in found.items()})
+        return {p: LATEST if each < 0 else each for p, each in found.items()}
 
     def _with_retries(self, attempt: Callable[[], T]) -> T:
         for left in range(max(1, self._options.retries) - 1, -1, -1):

@@ -25,6 +25,7 @@ from odradek.records import BatchHeader
 from odradek.records.arrow import PartitionRecords, to_table
 from odradek.records.batch import CODEC_MASK
 from odradek.spark.cluster_access import ClusterAccess, Fetched, access_to
+from odradek.spark.header_rows import HeldBatch, are_headers_enough, batches_of, header_rows
 from odradek.spark.offsets import EARLIEST, LATEST, OffsetRange
 from odradek.spark.options import SourceOptions
 from odradek.spark.planning import report_data_loss
@@ -166,6 +167,9 @@ def decode(
     aborted: Iterable[tuple[int, int]] | None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode batches; ``aborted`` has producer ids and first offsets, None where all is wanted."""
+    if are_headers_enough(options):
+        yield from rows_by_headers(options, wanted, batches_of(pieces), aborted)
+        return
     committed = None if aborted is None else AbortedFilter(aborted)
     for piece in pieces:
         table = to_table(
@@ -174,6 +178,21 @@ def decode(
             batch_filter=None if committed is None else _seeing(committed, piece),
         )
         yield from (batch for batch in table.to_batches(ROWS_MAX) if batch.num_rows)
+
+
+def rows_by_headers(
+    options: SourceOptions,
+    wanted: OffsetRange,
+    batches: Iterable[HeldBatch],
+    aborted: Iterable[tuple[int, int]] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Return rows of batches that need not be opened, but for some."""
+
+    def open_batch(data: memoryview) -> Iterator[pa.RecordBatch]:
+        # Whose records are void is known by then.
+        yield from to_table([_part(wanted.partition, data, wanted)]).to_batches(ROWS_MAX)
+
+    return header_rows(wanted, options.columns, batches, aborted, open_batch, ROWS_MAX)
 
 
 def _part(partition: TopicPartition, piece: memoryview, wanted: OffsetRange) -> PartitionRecords:

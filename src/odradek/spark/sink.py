@@ -24,6 +24,7 @@ Missing: Spark's ``spark.kafka.clusters.*`` (delegation tokens).
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -39,6 +40,7 @@ from pyspark.sql.types import StructType
 from odradek.client.errors import KafkaError
 from odradek.client.producer.coordination import Coordination
 from odradek.client.producer.settings import options_from
+from odradek.spark.dead_letter_counts import count_batch
 from odradek.spark.options import OptionError
 from odradek.spark.sink_access import sink_access
 from odradek.spark.sink_options import SinkOptions, check_schema, parse_sink_options
@@ -103,6 +105,7 @@ class OdradekWriter(DataSourceArrowWriter):
     def commit(self, messages: Messages) -> None:
         if self._options.once is not None:
             _check_all_there(self._options, messages)
+        _count_dead_letters(self._options, messages)
         self._forget_markers(messages)
 
     def abort(self, messages: Messages) -> None:
@@ -149,6 +152,7 @@ class OdradekStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
         _check_all_there(self._options, messages)
+        _count_dead_letters(self._options, messages)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
         done = _written(messages)
@@ -189,6 +193,18 @@ def _check_all_there(options: SinkOptions, messages: Messages) -> None:
             f"written; now there are only {len(messages)}, so their rows are there twice. To go on "
             f"all the same, delete the groups {first.task.group_prefix}N of these"
         )
+
+
+def _count_dead_letters(options: SinkOptions, messages: Messages) -> None:
+    """Write down how many rows were put aside; rows are more than their count, so it may fail."""
+    done, path = _written(messages), options.dead_letter_count_file
+    if not done or path is None:
+        return
+    task, dead_letters = done[0].task, sum(each.dead_letters for each in done)
+    try:
+        count_batch(Path(path), task.name, task.batch, dead_letters)
+    except OSError as error:
+        _log.warning("%d dead letters of %s are not counted: %s", dead_letters, task, error)
 
 
 def _abort_left_open(options: SinkOptions, tasks: Sequence[Task]) -> None:

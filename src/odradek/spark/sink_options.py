@@ -4,6 +4,7 @@
 ``kafka.*``                settings of the client, ``kafka.bootstrap.servers`` above all
 ``deliveryGuarantee``      ``exactly-once`` (the default) or ``at-least-once``
 ``deadLetterTopic``        where rows go that cannot be written; without it they fail the query
+``deadLetterCountFile``    where the driver keeps how many of them there were; of pipelines
 ``transactionalIdPrefix``  what names of transactions and groups begin with, for ACLs
 ``txnAppId``, ``txnVersion``  make a batch write one that is done once only: a write with the same
                            name and the same or a lower number changes nothing. For ``foreachBatch``
@@ -47,6 +48,7 @@ _NAMES: Final = (
     "topic",
     "deliveryGuarantee",
     "deadLetterTopic",
+    "deadLetterCountFile",
     "transactionalIdPrefix",
     "txnAppId",
     "txnVersion",
@@ -82,6 +84,7 @@ class SinkOptions:
     client: Mapping[str, str]
     guarantee: Guarantee
     dead_letter_topic: str | None
+    dead_letter_count_file: str | None
     transactional_id_prefix: str
     once: tuple[str, int] | None
     """Name and version of a batch write that is done once only."""
@@ -113,6 +116,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         client=_client_settings(options),
         guarantee=_guarantee(options),
         dead_letter_topic=_text(options, "deadLetterTopic"),
+        dead_letter_count_file=_text(options, "deadLetterCountFile"),
         transactional_id_prefix=_prefix(options),
         once=_once(options),
         without_marker=options.get(_WITHOUT_MARKER, "false").lower() == "true",

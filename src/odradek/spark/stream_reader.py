@@ -9,9 +9,11 @@ both kinds from Python: the least is looked after here, whatever limit Spark giv
 asks for everything, and where the stream ends by itself (``Trigger.AvailableNow``).
 
 Spark asks for the initial offset twice before the first batch is done, to find its end and then to
-plan it. ``latest`` may have moved on meanwhile, so the first answer stays. Missing: a place for it
-in the checkpoint. A stream from ``latest`` that breaks off in its very first batch finds on its
-next start that it begins behind that batch's end, which is told as data loss.
+plan it, and once more in the next run if that batch was interrupted: it keeps where a batch ends,
+which is where the next one begins. ``latest`` has moved on by then, and a Python source has no
+place of its own in the checkpoint. So a partition that begins at ``latest`` has nothing in the
+first batch: the end that is kept is its beginning, too. A batch that is planned without having been
+asked for is that one from an earlier run; all that came since is in the next.
 
 ``commitOffsetsToGroup`` commits what has been processed to a group, for others to see the lag by.
 Spark does not tell of the last batch of ``Trigger.AvailableNow``; but it asks once more for what is
@@ -36,7 +38,14 @@ from pyspark.sql.streaming.datasource import (
 
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
-from odradek.spark.offsets import Offsets, limit_by_rate, offsets_json, parse_offsets
+from odradek.spark.offsets import (
+    AtTimestamp,
+    AtTimestamps,
+    Offsets,
+    limit_by_rate,
+    offsets_json,
+    parse_offsets,
+)
 from odradek.spark.options import SourceOptions, check_for_stream
 from odradek.spark.planning import Planner
 from odradek.spark.rows import read_rows
@@ -56,6 +65,8 @@ class OdradekStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._planner = Planner(options)
         self._initial: OffsetsJson | None = None
+        self._at_latest: set[TopicPartition] = set()
+        self._is_first = True
         self._last_trigger_ms: int | None = None
         self._is_available_now = False
         self._target: dict[TopicPartition, int] | None = None
@@ -65,7 +76,8 @@ class OdradekStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> OffsetsJson:  # noqa: N802
         if self._initial is None:
             starting = self._options.starting_for_stream
-            self._initial = offsets_json(self._planner.resolve(starting, "startingOffsets"))
+            found, self._at_latest = self._planner.resolve_start(starting, "startingOffsets")
+            self._initial = offsets_json(found)
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -83,12 +95,14 @@ class OdradekStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetsJson:  # noqa: N802
         starts = parse_offsets(start)
+        is_first, self._is_first = self._is_first and start == self._initial, False
         self._commit(starts)
-        ends = (
-            self._ends_for_available_now(starts)
-            if self._is_available_now
-            else self._ends(starts, limit)
-        )
+        if is_first and self._at_latest:
+            ends = self._first_ends(starts)
+        elif self._is_available_now:
+            ends = self._ends_for_available_now(starts)
+        else:
+            ends = self._ends(starts, limit)
         if isinstance(limit, ReadMaxRows):
             new = ends.keys() - starts.keys()
             begins = {**starts, **(self._planner.earliest(new) if new else {})}
@@ -96,7 +110,10 @@ class OdradekStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_json(ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        ranges = self._planner.stream_ranges(parse_offsets(start), parse_offsets(end))
+        starts, ends = parse_offsets(start), parse_offsets(end)
+        if self._is_first and start == self._initial:
+            starts = self._starts_of_interrupted(starts, ends)
+        ranges = self._planner.stream_ranges(starts, ends)
         return [InputPartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -104,6 +121,27 @@ class OdradekStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         self._commit(parse_offsets(end))
+
+    # The first batch.
+
+    def _first_ends(self, starts: Offsets) -> dict[TopicPartition, int]:
+        """Return the ends of the first batch: there is no waiting for what is not to be in it."""
+        fixed = starts.keys() - self._at_latest
+        self._latest = self._planner.latest(starts) if fixed else dict(starts)
+        return {p: end for p, end in self._latest.items() if p in fixed} | {
+            p: starts[p] for p in self._at_latest
+        }
+
+    def _starts_of_interrupted(self, starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+        """Return where the first batch began when it was planned; partitions may be newer."""
+        limit = self._options.starting_for_stream
+        # Where there was no record of that time yet, there may be one now, behind that batch.
+        may_be_later = isinstance(limit, AtTimestamp | AtTimestamps) and limit.or_latest
+        begins = {p: start for p, start in starts.items() if p in ends}
+        for partition, start in begins.items():
+            if partition in self._at_latest or (may_be_later and start > ends[partition]):
+                begins[partition] = ends[partition]
+        return begins
 
     # How far to go.
 

@@ -4,7 +4,7 @@ With the records of a task, in the same transaction, ``batch + 1`` is committed 
 consumer group. The group has the name of the transactional id, one for each task of a query; topic
 and partition are one that the task wrote to, as a commit has to name some that exist. So either
 both are there, records and marker, or neither. The metadata of the offset says how many rows there
-were, and in which run of the query.
+were, how many of them became dead letters, and in which run of the query.
 
 A task first becomes the producer of its transactional id and then asks for the marker, in this
 order: until it is the producer, an earlier attempt may still commit.
@@ -60,11 +60,11 @@ class Marker(NamedTuple):
     next_batch: int
     rows: int | None
     run: str | None
+    dead_letters: int = 0
 
     def committed(self) -> CommittedOffset:
-        return CommittedOffset(
-            self.next_batch, json.dumps({"rows": self.rows, "run": self.run}, sort_keys=True)
-        )
+        told = {"dead_letters": self.dead_letters, "rows": self.rows, "run": self.run}
+        return CommittedOffset(self.next_batch, json.dumps(told))
 
 
 NO_MARKER: Final = Marker(0, None, None)
@@ -107,8 +107,9 @@ def _newest(offsets: Mapping[TopicPartition, CommittedOffset]) -> Marker:
     newest = max(offsets.values(), key=lambda each: each.offset)
     try:
         told = json.loads(newest.metadata)
-        return Marker(newest.offset, int(told["rows"]), str(told["run"]))
-    except (ValueError, TypeError, KeyError):
+        dead_letters = int(told.get("dead_letters", 0))
+        return Marker(newest.offset, int(told["rows"]), str(told["run"]), dead_letters)
+    except (ValueError, TypeError, KeyError, AttributeError):
         return Marker(newest.offset, None, None)  # somebody set it by hand
 
 

@@ -52,6 +52,7 @@ class TaskWritten(WriterCommitMessage):
     task: Task
     rows: int
     dead_letters: int
+    """How many of the rows were put aside, now or when it was done."""
     is_replay: bool
     """It was done before, and wrote nothing now."""
     is_first_of_run: bool
@@ -115,6 +116,8 @@ class TaskWriter:
         if is_replay:
             self._rows = sum(batch.num_rows for batch in batches)
             check_same_rows(self._task, marker, self._rows)
+            if marker.next_batch == self._task.batch + 1:
+                self._dead_letters = marker.dead_letters
         else:
             self._write_all(batches)
         return TaskWritten(
@@ -200,7 +203,8 @@ class TaskWriter:
     def _commit(self) -> None:
         offsets = {}
         if self._marker_topic is not None and not self._options.without_marker:
-            marker = Marker(self._task.batch + 1, self._rows, self._task.run)
+            task = self._task
+            marker = Marker(task.batch + 1, self._rows, task.run, self._dead_letters)
             offsets[TopicPartition(self._marker_topic, 0)] = marker.committed()
         self._access.run(self._producer.commit(offsets))
 

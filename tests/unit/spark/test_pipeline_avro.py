@@ -76,6 +76,11 @@ def test_wrong_schemas_are_told_where_they_are(tmp_path: Path) -> None:
         (b"\xff", "cannot be read"),
         (b" " * (SCHEMA_BYTES_MAX + 1), "more than"),
         (b'"null"', "null alone"),
+        (
+            b'{"type": "record", "name": "Node", "fields": [{"name": "next", "type": '
+            b'["null", {"type": "array", "items": "Node"}]}]}',
+            "the schema, next, items: Node contains itself, which no column can; read it as binary",
+        ),
     ],
 )
 def test_wrong_schema_files_are_told(tmp_path: Path, content: bytes | None, told: str) -> None:
@@ -84,3 +89,4 @@ def test_wrong_schema_files_are_told(tmp_path: Path, content: bytes | None, told
     [(field, message)] = problems(write(tmp_path, "format: avro", "schema_file: order.avsc"))
     assert field == "source.schema_file"
     assert told in message
+    assert "\n" not in message

@@ -4,6 +4,8 @@ import io
 import json
 import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -57,6 +59,25 @@ def test_only_one_can_run_a_pipeline(tmp_path: Path) -> None:
             pass
     with other.lock():
         pass
+
+
+def test_who_asks_whether_it_runs_keeps_nobody_from_running_it(tmp_path: Path) -> None:
+    mine, other = Checkpoints(str(tmp_path)), Checkpoints(str(tmp_path))
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            other.is_locked()
+
+    with ThreadPoolExecutor(1) as threads:
+        looking = threads.submit(look)
+        try:
+            for _ in range(1000):
+                with mine.lock():
+                    assert other.is_locked()
+        finally:
+            is_over.set()
+        looking.result()
 
 
 def test_a_damaged_state_is_told_and_a_remote_one_cannot_be_reset(tmp_path: Path) -> None:
@@ -208,7 +229,7 @@ def test_progress_is_served_to_prometheus() -> None:
     metrics = Metrics("p", port=0)
     try:
         metrics({"out": mine})
-        with urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=120) as answer:
             text = answer.read().decode()
     finally:
         metrics.close()

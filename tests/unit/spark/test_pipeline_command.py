@@ -110,3 +110,17 @@ def test_a_run_has_one_trigger_and_a_port_that_can_be(tmp_path: Path) -> None:
     port = CliRunner().invoke(main, ["pipeline", "run", path, "--metrics-port", "70000"])
     assert port.exit_code == 1
     assert "70000" in port.stderr
+
+
+def test_a_ctrl_c_that_spark_takes_for_itself_stops_a_run_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a handler of its own from the moment its context is there until we take it back."""
+
+    def take_ctrl_c(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("odradek.spark.pipeline.run", take_ctrl_c)
+    result = CliRunner().invoke(main, ["pipeline", "run", write(tmp_path, "localhost:9092")])
+    assert result.exit_code == 130
+    assert result.stdout == "stopped; the next run goes on from here\n"

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ from odradek.client.errors import BrokerError
 from odradek.client.producer.coordination import Coordination
 from odradek.client.producer.transaction import ProducerFencedError
 from odradek.core.ids import TopicPartition
+from odradek.spark.dead_letter_counts import read_count
 from odradek.spark.dead_letters import BadRowError
-from odradek.spark.sink import OdradekWriter
+from odradek.spark.sink import OdradekStreamWriter, OdradekWriter
 from odradek.spark.sink_access import sink_access
 from odradek.spark.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.task_markers import Markers, ReplayError, Task
@@ -25,6 +27,7 @@ from odradek.testing.broker import Broker
 from tests.written_records import Written, read_topic, values
 
 ROWS = 12_000
+SECONDS_MAX = 300
 _numbers = count()
 
 
@@ -40,6 +43,12 @@ def topic(broker: Broker) -> Iterator[str]:
     broker.create_topic(name, 3)
     yield name
     broker.clear_faults()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that is not there is given up on soon; all else has the time that it needs."""
+    monkeypatch.setattr("odradek.spark.task_topics.TOPIC_WAIT_MS_MAX", 300)
 
 
 def options(broker: Broker, **given: str) -> SinkOptions:
@@ -160,25 +169,28 @@ def test_an_attempt_that_commits_while_the_next_begins_is_seen_by_it(
     broker: Broker, topic: str
 ) -> None:
     first = options(broker, topic=topic)
-    second = options(broker, topic=topic, kafka__client__id="second")
+    # One that asked again, because nobody answers, would not be held back.
+    patient = {"kafka__request__timeout__ms": "600000", "kafka__max__block__ms": "600000"}
+    patient["kafka__delivery__timeout__ms"] = "900000"
+    second = options(broker, topic=topic, kafka__client__id="second", **patient)
     has_begun, may_end = threading.Event(), threading.Event()
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield rows("a")
         has_begun.set()
-        assert may_end.wait(30)
+        assert may_end.wait(SECONDS_MAX)
 
     with ThreadPoolExecutor(2) as threads:
         slow_attempt = threads.submit(write_task, first, task(topic), slow())
-        assert has_begun.wait(30)
-        with broker.delay("InitProducerId", 60, client_id="second") as held:
+        assert has_begun.wait(SECONDS_MAX)
+        with broker.delay("InitProducerId", SECONDS_MAX, client_id="second") as held:
             next_attempt = threads.submit(write_task, second, task(topic), iter([rows("a")]))
             while not held.fired:
                 assert not next_attempt.done()
                 time.sleep(0.001)
             may_end.set()
-            assert not slow_attempt.result(30).is_replay
-        assert next_attempt.result(30).is_replay
+            assert not slow_attempt.result(SECONDS_MAX).is_replay
+        assert next_attempt.result(SECONDS_MAX).is_replay
     assert values(read(broker, topic)) == [b"a"]
 
 
@@ -297,6 +309,7 @@ def test_a_row_that_the_broker_refuses_is_named(broker: Broker, topic: str) -> N
         write_task(options(broker, topic=compact), task(topic), iter([batch]))
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_bad_rows_become_dead_letters(broker: Broker, topic: str, guarantee: str) -> None:
     dead, compact = f"{topic}-dead", f"{topic}-compact"
@@ -307,7 +320,6 @@ def test_bad_rows_become_dead_letters(broker: Broker, topic: str, guarantee: str
         deadLetterTopic=dead,
         deliveryGuarantee=guarantee,
         kafka__max__request__size="10000",
-        kafka__max__block__ms="300",
     )
     batch = pa.RecordBatch.from_pydict(
         {
@@ -358,6 +370,33 @@ def test_bad_rows_become_dead_letters(broker: Broker, topic: str, guarantee: str
     assert first["__odradek.errors.query"] == topic.encode()
     assert first["__odradek.errors.batch"] == b"4"
     assert first["__odradek.errors.spark.partition"] == b"1"
+
+
+def test_the_driver_counts_dead_letters_also_of_a_batch_whose_commit_nobody_heard_of(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "counts.json"
+    broker.create_topic(f"{topic}-dead")
+    chosen = options(
+        broker,
+        topic=topic,
+        deadLetterTopic=f"{topic}-dead",
+        deadLetterCountFile=str(path),
+        kafka__max__request__size="2000",
+    )
+    writer = OdradekStreamWriter(chosen)
+
+    def write(batch: int) -> list[TaskWritten]:
+        large = [iter([rows("good", "x" * 5000, *["x" * 3000] * number)]) for number in (0, 1)]
+        return [write_task(chosen, task(topic, batch, n), each) for n, each in enumerate(large)]
+
+    write(0)  # and the driver is killed before it is told
+    for batch in (0, 0, 1):
+        writer.commit([*write(batch), None], batch)
+        assert read_count(path) == (topic, batch, 3 * (1 + batch))
+    path.unlink()
+    path.mkdir()  # rows are not refused because there is nowhere to count
+    writer.commit(write(2), 2)
 
 
 def test_dead_letters_tell_who_refused_the_row(broker: Broker, topic: str) -> None:
@@ -445,8 +484,9 @@ def test_no_row_is_lost_where_dead_letters_are_refused(
     assert found.next_batch == 0
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_dead_letter_that_cannot_be_written_fails_the_task(broker: Broker, topic: str) -> None:
-    chosen = options(broker, deadLetterTopic="gone", kafka__max__block__ms="300")
+    chosen = options(broker, deadLetterTopic="gone")
     with pytest.raises(BadRowError, match="gone"):
         write_task(chosen, task(topic), iter([rows("a", topic=pa.array([None], pa.string()))]))
 
@@ -484,6 +524,7 @@ def test_the_driver_aborts_what_a_dead_task_left_open(broker: Broker) -> None:
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "transactional.id": writer._task(1).transactional_id,
+            "transaction.timeout.ms": SECONDS_MAX * 1000,
         }
     )
     dead.init_transactions()

@@ -2,7 +2,9 @@
 
     <checkpoint>/pipeline.json       the epoch, and the offsets it began at
     <checkpoint>/lock                held by whoever runs or resets it
+    <checkpoint>/running             held by the same; looked at by who only asks whether it runs
     <checkpoint>/totals-<n>.json     what has been counted in an epoch, by query
+    <checkpoint>/dead-letters-<n>-<sink>.json   what a sink put aside: it counts by itself
     <checkpoint>/epoch-<n>/<sink>/   Spark's checkpoint of one query
 
 A reset begins a new epoch: what Spark keeps cannot be wound back, so it starts afresh beside the
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from odradek.spark.dead_letter_counts import read_count
 from odradek.spark.offsets import Offsets, offsets_json, parse_offsets
 from odradek.spark.pipeline.totals import Totals, kept, read_totals
 
@@ -96,7 +99,23 @@ class Checkpoints:
         for query in found:
             with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
                 found[query] = read_totals(written[query])
+            self.take_dead_letters(epoch, query, found[query])
         return found
+
+    def take_dead_letters(self, epoch: Epoch, query: str, totals: Totals) -> None:
+        """Take over how many rows a sink has put aside, as far as it is that query's."""
+        path = self.dead_letter_file(epoch, query)
+        if path is None:
+            return
+        count = read_count(path)
+        if count.query and count.query == totals.query_id:
+            totals.dead_letters = count.dead_letters
+
+    def dead_letter_file(self, epoch: Epoch, query: str) -> Path | None:
+        """Return where the sink of a query counts; None: it cannot."""
+        if self.folder is None:
+            return None
+        return self.folder.absolute() / f"dead-letters-{epoch.number}-{query}.json"
 
     def keep_totals(self, epoch: Epoch, totals: Mapping[str, Totals]) -> None:
         """Write down what has been counted; called after every batch, so it waits for no disk."""
@@ -115,23 +134,33 @@ class Checkpoints:
             yield
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("a") as file:
+        with (self.folder / "lock").open("a") as file, self._running_path().open("a") as running:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 problem = f"the pipeline of {self.location} is running already"
                 raise CheckpointError(problem) from error
+            fcntl.flock(running, fcntl.LOCK_EX)  # those who look have it for a moment
             yield
 
     def is_locked(self) -> bool:
-        """Tell whether somebody runs the pipeline, on this machine."""
-        if self.folder is None or not (self.folder / "lock").exists():
+        """Tell whether somebody runs the pipeline, on this machine.
+
+        The kernel tells only those who try to lock. On the lock itself that would keep somebody
+        from running it who begins in this very moment.
+        """
+        if self.folder is None or not (path := self._running_path()).exists():
             return False
-        try:
-            with self.lock():
-                return False
-        except CheckpointError:
-            return True
+        with path.open() as running:
+            try:
+                fcntl.flock(running, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _running_path(self) -> Path:
+        assert self.folder is not None
+        return self.folder / "running"
 
     def _state_path(self) -> Path:
         assert self.folder is not None

@@ -10,6 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any, Final, cast
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -27,6 +28,8 @@ from odradek.spark.pipeline.steps import Frames
 
 POLL_SECONDS: Final = 0.5
 START_POLL_SECONDS: Final = 0.05
+START_POLLS_SHOWN: Final = 10
+"""One of so many: to ask Spark for progress costs more than to ask whether a query is there."""
 START_ATTEMPTS_MAX: Final = 30
 # First of the query, in a thread that has yet to start, then of its sources.
 _INITIALIZING: Final = "Initializing "
@@ -130,7 +133,8 @@ class Run:
 
     def _planned(self, name: str) -> PlannedQuery:
         frames = Frames(self._definition, self._spark, name, self._epoch.start_options())
-        return PlannedQuery(self._definition, name, frames, self._epoch.number)
+        counts = self._checkpoints.dead_letter_file(self._epoch, name)
+        return PlannedQuery(self._definition, name, frames, self._epoch.number, counts)
 
     def to_its_end(
         self,
@@ -140,7 +144,7 @@ class Run:
         on_stop: Callable[[], None],
     ) -> dict[str, QueryProgress]:
         try:
-            self._start(trigger, should_stop)
+            self._start(trigger, on_progress, should_stop)
             self._watch(on_progress, should_stop)
             if should_stop():
                 on_stop()
@@ -152,18 +156,25 @@ class Run:
             self._stop()
         return self._progress
 
-    def _start(self, trigger: Trigger, should_stop: Callable[[], bool]) -> None:
+    def _start(
+        self, trigger: Trigger, on_progress: OnProgress, should_stop: Callable[[], bool]
+    ) -> None:
         planned = {} if should_stop() else self.plan()
         is_remote = self._definition.spark.master.startswith("sc://")
         for name, query in planned.items():
             if not should_stop():
                 # Spark Connect looks views up when a query starts, so they have to be its own.
-                self._start_one(self._planned(name) if is_remote else query, trigger, should_stop)
+                own = self._planned(name) if is_remote else query
+                self._start_one(own, trigger, on_progress, should_stop)
 
     def _start_one(
-        self, planned: PlannedQuery, trigger: Trigger, should_stop: Callable[[], bool]
+        self,
+        planned: PlannedQuery,
+        trigger: Trigger,
+        on_progress: OnProgress,
+        should_stop: Callable[[], bool],
     ) -> None:
-        """Start a query and wait until its source is there.
+        """Start a query and wait until its source is there; those before it run, and are shown.
 
         Spark gives a source's process ten seconds to come up, whatever its settings. On a busy
         machine that is too short, above all for many at once: so they come one after the other,
@@ -172,9 +183,13 @@ class Run:
         checkpoint = self._checkpoints.of_query(self._epoch, planned.name)
         for _ in range(START_ATTEMPTS_MAX):
             query = self._queries[planned.name] = planned.start(checkpoint, trigger)
-            while query.isActive and query.status["message"].startswith(_INITIALIZING):
+            for poll in count():
+                if not query.isActive or not query.status["message"].startswith(_INITIALIZING):
+                    break
                 if should_stop():
                     return
+                if poll % START_POLLS_SHOWN == 0:
+                    self._show_started(on_progress)
                 time.sleep(START_POLL_SECONDS)
             failure = query.exception()
             if failure is None or _TOO_SLOW not in str(failure):
@@ -187,9 +202,16 @@ class Run:
             for name, query in list(running.items()):
                 if self._has_ended(name, query, POLL_SECONDS / len(running)):
                     del running[name]
-                if self._take_progress(name, query):
-                    self._keep_totals()
-                    on_progress(self._progress)
+                self._show(name, query, on_progress)
+
+    def _show_started(self, on_progress: OnProgress) -> None:
+        for name, query in self._queries.items():
+            self._show(name, query, on_progress)
+
+    def _show(self, name: str, query: StreamingQuery, on_progress: OnProgress) -> None:
+        if self._take_progress(name, query):
+            self._keep_totals()
+            on_progress(self._progress)
 
     def _has_ended(self, name: str, query: StreamingQuery, timeout_seconds: float) -> bool:
         try:
@@ -206,7 +228,10 @@ class Run:
         batch = last["batchId"]
         is_next = mine.last_batch is not None and batch - mine.last_batch <= 1
         recent = [last] if is_next else query.recentProgress
-        return mine.take(json.loads(each.json) for each in recent)
+        is_new = mine.take(json.loads(each.json) for each in recent)
+        if is_new:
+            self._checkpoints.take_dead_letters(self._epoch, name, mine.totals)
+        return is_new
 
     def _stop(self) -> None:
         for name, query in self._queries.items():

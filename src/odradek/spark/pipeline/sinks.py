@@ -11,6 +11,7 @@ Missing: those two modes to topics over Spark Connect, where that other way runs
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from queue import Queue
 from typing import Final
 
@@ -47,14 +48,22 @@ _ID_SECONDS_MAX: Final = 60
 class PlannedQuery:
     """A query that can be started; making it has shown that Spark can plan it."""
 
-    def __init__(self, definition: Definition, name: str, frames: Frames, epoch: int) -> None:
-        """Put a writer behind the frame of a sink.
+    def __init__(
+        self,
+        definition: Definition,
+        name: str,
+        frames: Frames,
+        epoch: int,
+        dead_letter_file: Path | None = None,
+    ) -> None:
+        """Put a writer behind the frame of a sink, which counts dead letters in a file.
 
         Raises:
             DefinitionError: The columns are not what the sink takes.
         """
         self.name = name
         self._definition = definition
+        self._dead_letter_file = dead_letter_file
         self._query_id: Queue[str] = Queue()
         sinks = {sink.name: sink for sink in definition.sinks}
         self._place, self._writer = (
@@ -88,6 +97,8 @@ class PlannedQuery:
                 dead = self._definition.dead_letters
                 if dead is not None:
                     options.setdefault("deadLetterTopic", dead.topic)
+                if self._dead_letter_file is not None:
+                    options["deadLetterCountFile"] = str(self._dead_letter_file)
                 writer = self._topic_writer(sink, records, options)
             case FormatSink():
                 writer = frame.writeStream.format(sink.format).options(**sink.options)
