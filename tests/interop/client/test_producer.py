@@ -242,6 +242,27 @@ def test_what_is_not_bytes_is_a_type_error_and_harms_nothing(cluster_address: st
     assert values_in(cluster_address, topic) == [b"good"]
 
 
+@pytest.mark.parametrize("ending", ["flush", "close"])
+def test_callbacks_of_all_records_have_been_called_by_then(
+    cluster_address: str, ending: str
+) -> None:
+    topic = new_topic(cluster_address)
+
+    async def produce() -> list[bytes]:
+        called: list[bytes] = []
+        async with Producer(bootstrap_servers=cluster_address, linger_ms=100) as producer:
+            first = await producer.send(topic, b"first")
+            second = await producer.send(topic, b"second")
+            second.add_done_callback(lambda _: called.append(b"second"))
+            # Both are done, but whoever waits for the first goes on before the other is called.
+            await first
+            assert not called
+            await (producer.flush() if ending == "flush" else producer.close())
+            return list(called)
+
+    assert asyncio.run(produce()) == [b"second"]
+
+
 def test_many_tasks_may_send_at_once(cluster_address: str) -> None:
     topic = new_topic(cluster_address, partitions=4)
 

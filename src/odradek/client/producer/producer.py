@@ -195,6 +195,7 @@ class Producer:
             # With the connections goes what they still held of memory: sends that wait for it wake
             # up, and see that it is over.
             await self._cluster.close()
+            await asyncio.sleep(0)  # for callbacks, as after a flush
 
     async def _finish(self) -> None:
         transaction = self._transaction
@@ -387,6 +388,8 @@ class Producer:
             await done
         finally:
             self._accumulator.hurry(-1)
+        # A record that is done has its callbacks called by the loop, which may not have come to it.
+        await asyncio.sleep(0)
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic."""
