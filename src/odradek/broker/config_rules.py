@@ -98,9 +98,9 @@ class TopicConfigRules:
             problem = f"Unexpected broker id, expected {expected}, but received {name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, problem)
 
-    def is_list(self, resource: ConfigResource, name: str) -> bool:
+    def is_list(self, resource: ConfigResource, name: str) -> bool | None:
         definition = _DEFINITIONS.get(resource.type, {}).get(name)
-        return definition is not None and definition.type is ConfigType.LIST
+        return None if definition is None else definition.type is ConfigType.LIST
 
     def default_value(self, resource: ConfigResource, name: str) -> str | None:
         definition = _DEFINITIONS.get(resource.type, {}).get(name)

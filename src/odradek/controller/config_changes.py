@@ -162,8 +162,9 @@ def _incremented(
         return None
     if operation is ConfigOperation.SET:
         return config.value
-    if not view.rules.is_list(resource, config.name):
-        raise _no_list(resource, config.name, operation)
+    is_list = view.rules.is_list(resource, config.name)
+    if not is_list:
+        raise _no_list(resource, config.name, operation, is_known=is_list is not None)
     current = view.image.config_of(resource).get(config.name)
     if current is None:
         current = view.rules.default_value(resource, config.name) or ""
@@ -176,11 +177,15 @@ def _incremented(
     return ",".join(items)
 
 
-def _no_list(resource: ConfigResource, name: str, operation: ConfigOperation) -> ApiError:
-    if resource.type is ResourceType.BROKER:
+def _no_list(
+    resource: ConfigResource, name: str, operation: ConfigOperation, *, is_known: bool
+) -> ApiError:
+    if resource.type is not ResourceType.BROKER:
+        problem = f"Can't {operation.name} to key {name} because its type is not LIST."
+    elif is_known:
         problem = f"Config value {operation.name.lower()} is not allowed for config key: {name}"
     else:
-        problem = f"Can't {operation.name} to key {name} because its type is not LIST."
+        problem = f"Unknown config name: {name}"
     return ApiError(ErrorCode.INVALID_CONFIG, problem)
 
 

@@ -45,8 +45,8 @@ class ConfigRules(Protocol):
             ApiError: INVALID_CONFIG, or another code that the client shall be told.
         """
 
-    def is_list(self, resource: ConfigResource, name: str) -> bool:
-        """Whether values can be appended and subtracted."""
+    def is_list(self, resource: ConfigResource, name: str) -> bool | None:
+        """Whether values can be appended and subtracted; None: there is no such config."""
 
     def default_value(self, resource: ConfigResource, name: str) -> str | None:
         """Return the default to which APPEND adds and from which SUBTRACT takes."""

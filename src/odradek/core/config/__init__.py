@@ -6,10 +6,6 @@ what a topic gets; ``describe`` and ``alteration`` answer DescribeConfigs and th
 """
 
 from odradek.core.config.alteration import (
-    Alteration,
-    AlterOperation,
-    apply_alterations,
-    plan_alterations,
     validate_broker_configs,
     validate_client_metrics_configs,
     validate_group_configs,
@@ -69,8 +65,6 @@ __all__ = [
     "STANDALONE",
     "TOPIC_CONFIGS",
     "TOPIC_SYNONYMS",
-    "AlterOperation",
-    "Alteration",
     "BrokerConfig",
     "BrokerLevels",
     "ConfigDefinition",
@@ -87,7 +81,6 @@ __all__ = [
     "SecurityProtocol",
     "Settings",
     "UpdateMode",
-    "apply_alterations",
     "describe_broker",
     "describe_broker_defaults",
     "describe_client_metrics",
@@ -99,7 +92,6 @@ __all__ = [
     "parse_environment",
     "parse_overrides",
     "parse_server_properties",
-    "plan_alterations",
     "reconfigure",
     "render_markdown",
     "resolve_topic_configs",

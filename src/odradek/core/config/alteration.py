@@ -4,10 +4,9 @@ The codes and messages are Kafka's, because its tools show them: a topic's confi
 INVALID_CONFIG, a broker's with INVALID_REQUEST, where Kafka regrets it and leaves it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from odradek.core.config.allowed import parse_allowed
 from odradek.core.config.broker_config import BrokerConfig, broker_definitions
@@ -15,7 +14,6 @@ from odradek.core.config.client_match import parse_client_match
 from odradek.core.config.definitions import (
     BROKER_CONFIGS,
     CLIENT_METRICS_CONFIGS,
-    CONFIGS,
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
     listener_base_name,
@@ -25,14 +23,11 @@ from odradek.core.config.levels import BrokerLevels, resolve_topic_values
 from odradek.core.config.loading import reconfigure
 from odradek.core.config.values import (
     ConfigError,
-    ConfigResourceType,
-    ConfigType,
     UpdateMode,
     parse_value,
 )
 from odradek.core.errors import ApiError, ErrorCode
 
-VALUE_CHARACTERS_MAX: Final = 32_767
 _SMALL_SEGMENT: Final = replace(TOPIC_CONFIGS["segment.bytes"], allowed=parse_allowed("1.."))
 _CLUSTER_WIDE_LISTENER_CONFIGS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
@@ -47,96 +42,6 @@ _SECURITY_CONFIGS: Final = frozenset(
     )
 )
 """Kafka changes these for a listener only, never for all of a broker's at once."""
-
-
-class AlterOperation(IntEnum):
-    """Kafka's numbers."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class Alteration(NamedTuple):
-    name: str
-    operation: AlterOperation
-    value: str | None = None
-
-
-def plan_alterations(
-    resource: ConfigResourceType, current: Mapping[str, str], alterations: Iterable[Alteration]
-) -> dict[str, str | None]:
-    """Return the configs that get another value, and that value; None where one goes.
-
-    ``current`` is what is set for the resource itself. The result is not validated yet.
-
-    Raises:
-        ApiError: A name twice, a value missing, or APPEND or SUBTRACT on what is no list.
-    """
-    alterations = list(alterations)
-    if len({alteration.name for alteration in alterations}) != len(alterations):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    missing = [
-        alteration.name
-        for alteration in alterations
-        if alteration.value is None and alteration.operation is not AlterOperation.DELETE
-    ]
-    if missing:
-        message = f"Null value not supported for : {', '.join(missing)}"
-        raise ApiError(ErrorCode.INVALID_REQUEST, message)
-    planned = {
-        alteration.name: _new_value(resource, current, alteration) for alteration in alterations
-    }
-    if any(len(value or "") > VALUE_CHARACTERS_MAX for value in planned.values()):
-        message = (
-            "The configuration value cannot be added because it exceeds the maximum value size "
-            f"of {VALUE_CHARACTERS_MAX} bytes."
-        )
-        raise ApiError(ErrorCode.INVALID_CONFIG, message)
-    return {name: value for name, value in planned.items() if value != current.get(name)}
-
-
-def apply_alterations(
-    current: Mapping[str, str], planned: Mapping[str, str | None]
-) -> dict[str, str]:
-    """Return what is set for a resource after ``planned``."""
-    after = {**current, **planned}
-    return {name: value for name, value in after.items() if value is not None}
-
-
-def _new_value(
-    resource: ConfigResourceType, current: Mapping[str, str], alteration: Alteration
-) -> str | None:
-    name, value = alteration.name, alteration.value or ""
-    match alteration.operation:
-        case AlterOperation.SET:
-            return value
-        case AlterOperation.DELETE:
-            return None
-    _check_is_list(resource, alteration)
-    before = current.get(name, CONFIGS[resource][name].default_text) or ""
-    elements = [element for element in before.split(",") if element]
-    for element in value.split(","):
-        if alteration.operation is AlterOperation.APPEND and element not in elements:
-            elements.append(element)
-        elif alteration.operation is AlterOperation.SUBTRACT and element in elements:
-            elements.remove(element)
-    return ",".join(elements)
-
-
-def _check_is_list(resource: ConfigResourceType, alteration: Alteration) -> None:
-    name, operation = alteration.name, alteration.operation.name
-    definition = CONFIGS[resource].get(name)
-    if definition is not None and definition.type is ConfigType.LIST:
-        return
-    if resource is not ConfigResourceType.BROKER:
-        message = f"Can't {operation} to key {name} because its type is not LIST."
-    elif definition is None:
-        message = f"Unknown config name: {name}"
-    else:
-        message = f"Config value {operation.lower()} is not allowed for config key: {name}"
-    raise ApiError(ErrorCode.INVALID_CONFIG, message)
 
 
 def validate_topic_config(name: str, value: str, *, small_segments: bool = False) -> None:

@@ -6,12 +6,9 @@ import pytest
 
 from odradek.core.config import (
     STANDALONE,
-    Alteration,
-    AlterOperation,
     BrokerLevels,
     ConfigResourceType,
     make_broker_config,
-    plan_alterations,
     validate_client_metrics_configs,
     validate_group_configs,
     validate_topic_config,
@@ -19,7 +16,6 @@ from odradek.core.config import (
 )
 from odradek.core.errors import ApiError, ErrorCode
 
-SET, DELETE, APPEND, SUBTRACT = AlterOperation
 TOPIC = ConfigResourceType.TOPIC
 
 
@@ -27,50 +23,6 @@ def refusal(act: Callable[[], object]) -> tuple[ErrorCode, str]:
     with pytest.raises(ApiError) as caught:
         act()
     return caught.value.code, caught.value.message
-
-
-def test_only_changes_are_planned() -> None:
-    current = {"retention.ms": "5", "flush.ms": "6", "cleanup.policy": "delete"}
-    planned = plan_alterations(
-        TOPIC,
-        current,
-        [
-            Alteration("retention.ms", SET, "5"),
-            Alteration("flush.ms", DELETE),
-            Alteration("segment.ms", DELETE),
-            Alteration("cleanup.policy", APPEND, "compact,delete"),
-        ],
-    )
-    assert planned == {"flush.ms": None, "cleanup.policy": "delete,compact"}
-
-
-def test_lists_begin_with_their_default() -> None:
-    append = [Alteration("cleanup.policy", APPEND, "compact")]
-    assert plan_alterations(TOPIC, {}, append) == {"cleanup.policy": "delete,compact"}
-    subtract = [Alteration("cleanup.policy", SUBTRACT, "delete,compact")]
-    assert plan_alterations(TOPIC, {}, subtract) == {"cleanup.policy": ""}
-
-
-def test_a_request_that_contradicts_itself_is_refused() -> None:
-    twice = [Alteration("flush.ms", SET, "1"), Alteration("flush.ms", DELETE)]
-    assert refusal(lambda: plan_alterations(TOPIC, {}, twice)) == (
-        ErrorCode.INVALID_REQUEST,
-        "Error due to duplicate config keys",
-    )
-    nothing = [Alteration("flush.ms", SET, None)]
-    assert refusal(lambda: plan_alterations(TOPIC, {}, nothing)) == (
-        ErrorCode.INVALID_REQUEST,
-        "Null value not supported for : flush.ms",
-    )
-
-
-def test_a_value_has_a_greatest_length() -> None:
-    name = "leader.replication.throttled.replicas"
-    current = {name: ",".join(f"{i}:1" for i in range(5000))}
-    append = [Alteration(name, APPEND, "9999:1")]
-    code, message = refusal(lambda: plan_alterations(TOPIC, current, append))
-    assert code is ErrorCode.INVALID_CONFIG
-    assert "exceeds the maximum value size of 32767 bytes" in message
 
 
 def test_a_topic_config() -> None:
