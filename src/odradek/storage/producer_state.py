@@ -509,22 +509,8 @@ class ProducerStates:
         self._last_snapshot_offset = offset
         return path
 
-    @property
-    def latest_snapshot_offset(self) -> int | None:
-        return self.snapshots.latest
-
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        return self.snapshots.oldest
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        self.snapshots.delete_before(offset)
-
     def delete_snapshot_at(self, offset: int) -> None:
         self.snapshots.delete(offset)
-
-    def mark_snapshot_for_deletion(self, offset: int) -> PurePath | None:
-        return self.snapshots.mark_for_deletion(offset)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         self.snapshots.remove_strays(segment_base_offsets)

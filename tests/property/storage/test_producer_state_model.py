@@ -346,7 +346,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         assert (path is not None) == (offset > latest)
         if path is not None:
             self.snapshots[offset] = "synced" if sync else "written"
-        assert self.states.latest_snapshot_offset == max(self.snapshots, default=None)
+        assert self.states.snapshots.latest == max(self.snapshots, default=None)
 
     @rule()
     def flush_log(self) -> None:
@@ -379,7 +379,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
     @rule()
     def damage_latest_snapshot(self) -> None:
-        latest = self.states.latest_snapshot_offset
+        latest = self.states.snapshots.latest
         if latest is not None:
             path = self.states.snapshots.path(latest)
             self.disk.flip_bit(path, self.disk.size(path) // 2)

@@ -138,7 +138,7 @@ def test_a_snapshot_is_taken_once_for_an_offset(disk: SimulatedDisk) -> None:
     states.update_map_end_offset(8)
     assert states.take_snapshot(sync=False) == FOLDER / "00000000000000000008.snapshot"
     assert snapshots_on(disk) == [1, 8]
-    assert (states.oldest_snapshot_offset, states.latest_snapshot_offset) == (1, 8)
+    assert (states.snapshots.oldest, states.snapshots.latest) == (1, 8)
 
 
 def test_nothing_is_written_at_the_start_of_the_log(disk: SimulatedDisk) -> None:
@@ -337,7 +337,7 @@ def test_a_removed_snapshot_does_not_come_back_after_full_truncation(disk: Simul
     states.take_snapshot()
     states.truncate_fully_and_start_at(0)
     disk.crash()
-    assert new_states(disk).latest_snapshot_offset is None
+    assert new_states(disk).snapshots.latest is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -348,10 +348,10 @@ def test_a_marked_snapshot_does_not_come_back_after_truncation(seed: int) -> Non
     states = new_states(disk)
     add(states, batch(0, 0))
     states.take_snapshot()
-    states.mark_snapshot_for_deletion(1)
+    states.snapshots.mark_for_deletion(1)
     states.truncate_and_reload(0, 0, 100)
     disk.crash()
-    assert new_states(disk).latest_snapshot_offset is None
+    assert new_states(disk).snapshots.latest is None
 
 
 def test_snapshots_before_an_offset_are_deleted(disk: SimulatedDisk) -> None:
@@ -359,9 +359,9 @@ def test_snapshots_before_an_offset_are_deleted(disk: SimulatedDisk) -> None:
     for number in range(3):
         add(states, batch(number, number))
         states.take_snapshot()
-    states.delete_snapshots_before(3)
+    states.snapshots.delete_before(3)
     assert snapshots_on(disk) == [3]
-    assert states.oldest_snapshot_offset == 3
+    assert states.snapshots.oldest == 3
     states.delete_snapshot_at(3)
     states.delete_snapshot_at(3)
     assert snapshots_on(disk) == []
@@ -372,12 +372,12 @@ def test_a_snapshot_marked_for_deletion_is_out_of_use(disk: SimulatedDisk) -> No
     add(states, batch(0, 0))
     path = states.take_snapshot()
     assert path is not None
-    assert states.mark_snapshot_for_deletion(5) is None
-    renamed = states.mark_snapshot_for_deletion(1)
+    assert states.snapshots.mark_for_deletion(5) is None
+    renamed = states.snapshots.mark_for_deletion(1)
     assert renamed == path.with_name(path.name + ".deleted")
     assert disk.names(FOLDER) == [renamed.name]
-    assert states.latest_snapshot_offset is None
-    assert new_states(disk).latest_snapshot_offset is None
+    assert states.snapshots.latest is None
+    assert new_states(disk).snapshots.latest is None
 
 
 def test_marking_a_file_that_is_gone_is_fine(disk: SimulatedDisk) -> None:
@@ -386,7 +386,7 @@ def test_marking_a_file_that_is_gone_is_fine(disk: SimulatedDisk) -> None:
     path = states.take_snapshot()
     assert path is not None
     disk.remove(path)
-    assert states.mark_snapshot_for_deletion(1) is None
+    assert states.snapshots.mark_for_deletion(1) is None
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_a_write_that_fails_leaves_no_snapshot_in_use(disk: SimulatedDisk) -> No
     disk.capacity_bytes = 20
     with pytest.raises(OSError, match="No space"):
         states.take_snapshot(sync=False)
-    assert states.latest_snapshot_offset is None
+    assert states.snapshots.latest is None
     disk.capacity_bytes = None
     assert states.take_snapshot() is not None
 
@@ -458,7 +458,7 @@ class Story:
         states.truncate_and_reload(0, 1, 100)
         self.append(states, producer_id=9, until=5)
         states.take_snapshot()
-        states.mark_snapshot_for_deletion(5)
+        states.snapshots.mark_for_deletion(5)
         self.log.clear()
         states.truncate_fully_and_start_at(0)
         self.append(states, producer_id=10, until=6)
