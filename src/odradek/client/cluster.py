@@ -137,18 +137,6 @@ class Cluster:
         """Ask whichever broker has the least to do."""
         return await self.ask(self.any_node(), request, response, timeout_ms=timeout_ms)
 
-    async def ask_controller(
-        self, request: Request, response: type[R], *, timeout_ms: float | None = None
-    ) -> R:
-        """Ask the controller, or the broker that passes it on."""
-        node_id = self.metadata.controller_id
-        if node_id not in self.metadata.brokers:
-            await self.refresh()
-            node_id = self.metadata.controller_id
-        if node_id not in self.metadata.brokers:
-            raise BrokerError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
-        return await self.ask(node_id, request, response, timeout_ms=timeout_ms)
-
     def any_node(self) -> int:
         """Return a broker: connected and idle ones first, else one by chance."""
         brokers = list(self.metadata.brokers.values())
