@@ -34,10 +34,9 @@ def load_definition(folder: Path, servers: str, text: str) -> pipeline.Definitio
 
 
 def environment() -> dict[str, str]:
-    """Return what ``run`` gets: its Python workers shall find bytecode, as those of users do."""
-    mine = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    """Return what ``run`` gets."""
     # Started often and for seconds only: the time that optimizing takes never comes back.
-    return mine | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return os.environ | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def start_run(

@@ -15,7 +15,6 @@ from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,6 +22,7 @@ from pyarrow.parquet import read_table
 
 from odradek.spark import pipeline
 from odradek.testing.broker import Broker
+from tests.spark.kills import Kill, Victim, kill_worker
 from tests.spark.pipeline_files import (
     SECONDS_MAX,
     bounded,
@@ -32,11 +32,9 @@ from tests.spark.pipeline_files import (
     start_run,
     write_definition,
 )
-from tests.spark.worker_processes import kill_worker
 
 pytestmark = pytest.mark.slow
 
-Victim = Literal["driver", "worker"]
 
 BATCH = 20
 RECORDS = 400 * BATCH
@@ -64,16 +62,6 @@ sinks:
   - {{name: sums, step: sums, topic: sums, key: k, mode: update}}
 spark: {{master: "local[2,20]", conf: {{spark.sql.shuffle.partitions: 2}}}}
 """
-
-
-class Kill(NamedTuple):
-    victim: Victim
-    request: str
-    passing: int
-    """How many of these requests are let through before."""
-
-    def __str__(self) -> str:
-        return f"{self.victim} at {self.request} {self.passing}"
 
 
 def plan_kills(seed: int) -> list[Kill]:

@@ -16,18 +16,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
 
 import pytest
 
 from odradek.testing.broker import Broker
 from odradek.testing.faults import Fault
-from tests.spark.worker_processes import kill_worker
+from tests.spark.kills import Kill, Victim, kill_worker
 from tests.written_records import read_topic, values
 
 pytestmark = pytest.mark.slow
 
-Victim = Literal["driver", "worker"]
 
 FILES = 24
 """For ten kills, each of which uses up two of them at most, however late it comes."""
@@ -60,16 +58,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class Kill(NamedTuple):
-    victim: Victim
-    request: str
-    passing: int
-    """How many of these requests are let through before."""
-
-    def __str__(self) -> str:
-        return f"{self.victim} at {self.request} {self.passing}"
-
-
 def plan_kills(seed: int) -> list[Kill]:
     chance = Random(seed)
     return [
@@ -81,12 +69,10 @@ class Program:
     """The driver program, as a session of its own: it is killed as a whole."""
 
     def __init__(self, broker: Broker, folder: Path, *options: str) -> None:
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         arguments = [broker.bootstrap_servers, "out", str(folder), *options]
         with (folder / "output.txt").open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.sink_program", *arguments],
-                env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

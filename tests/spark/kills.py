@@ -1,10 +1,23 @@
-"""The Python processes that run Spark's tasks for a driver, as Linux knows them."""
+"""Who is killed, and when: drivers, and the Python processes that run their tasks."""
 
 import os
 import signal
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Literal, NamedTuple
+
+Victim = Literal["driver", "worker"]
+
+
+class Kill(NamedTuple):
+    victim: Victim
+    request: str
+    passing: int
+    """How many of these requests are let through before."""
+
+    def __str__(self) -> str:
+        return f"{self.victim} at {self.request} {self.passing}"
 
 
 def kill_worker(driver: int, random: Random) -> bool:
