@@ -15,7 +15,7 @@ PARALLEL_WAITING := -n 3 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test check lint quick-test explore bench fuzz gen gen-check docs lock clean
+.PHONY: help setup run serve test check lint quick-test explore cluster-kafka soak bench fuzz gen gen-check docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -58,14 +58,25 @@ quick-test: setup
 explore: setup ## Run the property tests with other examples than last time
 	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile=exploring tests/property tests/unit
 
+cluster-kafka: setup ## Run the tests of clusters of processes with Kafka's server in the place of ours
+	ODRADEK_CLUSTER_MATRIX=whole ODRADEK_CLUSTER_FLAVOURS=kafka $(BIN)/python -m pytest -q tests/cluster
+
+soak: setup ## Fail controllers in every way, and kill a broker a hundred times under load (KILLS=100)
+	ODRADEK_CLUSTER_MATRIX=whole $(BIN)/python -m pytest -q tests/cluster
+	$(BIN)/python -m tests.interop.test_transactions_histories $(or $(KILLS),100)
+
+storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0)
+	$(BIN)/python -m tests.simulation.cluster $(or $(FIRST),0) $(or $(SEEDS),1000) --processes $(or $(PROCESSES),2)
+
 bench: setup ## Print µs per operation, ours beside other libraries
 	$(BIN)/python -m bench
 
-fuzz: setup ## Throw mutated bytes at every decoder (RUNS=1000000)
+fuzz: setup ## Throw mutated bytes at every decoder (RUNS=1000000), and requests at a running node
 	$(BIN)/python -m fuzz --runs $(or $(RUNS),1000000)
 
-gen: setup ## Regenerate the message codecs from their definitions, and the blocking clients
+gen: setup ## Regenerate the message codecs from their definitions, the types of settings, and the blocking clients
 	$(BIN)/python -m tools.generate
+	$(BIN)/python -m tools.setting_types
 	$(BIN)/python -m tools.blocking_twins
 
 gen-check: setup ## Fail if generated codecs or documents are not what their sources give

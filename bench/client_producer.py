@@ -12,7 +12,7 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from kafka import KafkaProducer
 
 from bench.brokers import QUIET
 from bench.timing import Row
-from odradek.client import BlockingProducer
+from odradek.client import BlockingProducer, ProducerSettings
 from odradek.client.producer import Producer
 from tests.interop.node_process import NodeProcess
 
@@ -96,7 +96,7 @@ def _ours_small_batches(servers: str, topic: str, value: bytes) -> float:
 
 
 async def _ours_async(
-    servers: str, topic: str, value: bytes, settings: Mapping[str, int] | None = None
+    servers: str, topic: str, value: bytes, settings: ProducerSettings | None = None
 ) -> float:
     async with Producer(settings, bootstrap_servers=servers) as producer:
         await (await producer.send(topic, value))

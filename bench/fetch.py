@@ -34,7 +34,7 @@ _CONNECTION = ConnectionInfo("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "bench")
 
 def _request(broker: Broker, partitions: int) -> FetchRequest:
     wanted = [FetchPartition(partition=i, partition_max_bytes=1 << 20) for i in range(partitions)]
-    topic = FetchTopic(topic_id=broker.node.image.topics[TOPIC].topic_id, partitions=wanted)
+    topic = FetchTopic(topic_id=broker.node.broker.image.topics[TOPIC].topic_id, partitions=wanted)
     return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[topic])
 
 
@@ -44,12 +44,12 @@ def _frame(request: FetchRequest) -> bytearray:
 
 def _sessionless(broker: Broker, partitions: int) -> Callable[[], object]:
     frame = _frame(_request(broker, partitions))
-    handle = Dispatcher(broker.node).handle
+    handle = Dispatcher(broker.node.broker).handle
     return lambda: handle(open_request(memoryview(frame)), _CONNECTION, _ignore)
 
 
 def _incremental(broker: Broker, partitions: int) -> Callable[[], object]:
-    handle = Dispatcher(broker.node).handle
+    handle = Dispatcher(broker.node.broker).handle
     request = _request(broker, partitions)
     request.session_epoch = 0
     answers: list[FetchResponse] = []
@@ -83,7 +83,7 @@ def _ignore(_buffers: list[Buffer] | None) -> None:
 def _append(broker: Broker) -> None:
     builder = BatchBuilder()
     builder.append(0, None, b"x" * BATCH_BYTES)
-    log = broker.node.store.get(TopicPartition(TOPIC, 0))
+    log = broker.node.broker.store.get(TopicPartition(TOPIC, 0))
     assert log is not None
     log.append_as_leader(bytearray(builder.build()), leader_epoch=0, now_ms=0)
     log.update_high_watermark(log.log_end_offset)

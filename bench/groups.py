@@ -243,7 +243,7 @@ def _first_records() -> Iterator[Row]:
 def _append(broker: Broker) -> None:
     builder = BatchBuilder()
     builder.append(0, None, b"first")
-    log = broker.node.store.get(TopicPartition(TOPIC, 0))
+    log = broker.node.broker.store.get(TopicPartition(TOPIC, 0))
     assert log is not None
     log.append_as_leader(bytearray(builder.build()), leader_epoch=0, now_ms=0)
     log.update_high_watermark(log.log_end_offset)

@@ -77,7 +77,7 @@ def appends(folder: Path) -> Iterator[Row]:
         yield Row(title, "odradek", ours, "µs")
         yield Row(title, "os.write", raw, "µs")
         yield Row(f"{title}, share of os.write speed", "odradek", raw / ours, "of 1")
-        log.close(NOW_MS)
+        log.close()
         for path in log.segments[0].paths():
             log.disk.remove(path)
 
@@ -97,7 +97,7 @@ def reads(folder: Path) -> Iterator[Row]:
 
         best, _ = alternate(read, read, 200)
         yield Row("read 64 KiB at a random offset", f"log of {size // MIB} MiB", best, "µs")
-    log.close(NOW_MS)
+    log.close()
 
 
 def recovery(folder: Path) -> Iterator[Row]:
@@ -109,7 +109,7 @@ def recovery(folder: Path) -> Iterator[Row]:
             batch[:8] = bytes(8)
             log.append_as_leader(batch, leader_epoch=1, now_ms=NOW_MS)
         size = log.segments.bytes
-        log.close(NOW_MS)
+        log.close()
         start = time.perf_counter()
         opened, report = open_log(
             log.partition,
@@ -123,7 +123,7 @@ def recovery(folder: Path) -> Iterator[Row]:
         seconds = time.perf_counter() - start
         assert report.checked_bytes == size
         assert report.cut_bytes == 0
-        opened.close(NOW_MS)
+        opened.close()
         yield Row(
             f"recover, 64 KiB batches of {record_bytes} B", "odradek", size / MIB / seconds, "MiB/s"
         )

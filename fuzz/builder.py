@@ -53,7 +53,7 @@ def build(
     unknown_tags: bool = True,
 ) -> Message:
     """Return a random message that ``version`` can carry whole."""
-    built = _Builder(entry, version, random, size, unknown_tags=unknown_tags)
+    built = Builder(entry, version, random, size, unknown_tags=unknown_tags)
     made = built.struct(entry.message_class, entry.definition.fields)
     assert isinstance(made, Message)
     return made
@@ -61,11 +61,11 @@ def build(
 
 def build_value(entry: Entry, field: Field, version: int, random: Random, size: Size) -> object:
     """Return a random value of one field."""
-    value: object = _Builder(entry, version, random, size, unknown_tags=False).value(field)
+    value: object = Builder(entry, version, random, size, unknown_tags=False).value(field)
     return value
 
 
-class _Builder:
+class Builder:
     def __init__(
         self, entry: Entry, version: int, random: Random, size: Size, *, unknown_tags: bool
     ) -> None:

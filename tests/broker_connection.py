@@ -16,10 +16,11 @@ R = TypeVar("R", bound=Message)
 
 class BrokerConnection:
     def __init__(self, port: int, client_id: str | None = "test") -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
+        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
         self._reader = FrameReader(FRAME_BYTES_MAX)
         self._client_id = client_id
         self._sent = 0
+        self._answered = 0
 
     def ask(self, request: Message, response: type[R], version: int | None = None) -> R:
         """Return the answer; without ``version`` the newest one is spoken."""
@@ -31,23 +32,27 @@ class BrokerConnection:
         version = api.version_max if version is None else version
         self._sent += 1
         frame = frame_request(request, api, version, self._sent, self._client_id)
-        self._socket.sendall(b"".join(frame))
+        self.socket.sendall(b"".join(frame))
 
     def receive(self, response: type[R], version: int | None = None) -> R:
-        """Return the answer to the request that was sent last."""
+        """Return the next answer; what was sent before its request is not answered any more."""
         api = api_for_key(response.ID)
         version = api.version_max if version is None else version
         correlation_id, body = open_response(self._receive(), api, version)
-        assert correlation_id == self._sent
+        assert self._answered < correlation_id <= self._sent
+        self._answered = correlation_id
         return response.decode(body, version)
 
     def _receive(self) -> memoryview:
         while (frame := self._reader.next_frame()) is None:
-            chunk = self._socket.recv(1 << 16)
+            chunk = self.socket.recv(1 << 16)
             if not chunk:
                 raise ConnectionError("the broker hung up")
             self._reader.receive(chunk)
         return frame
+
+    def close(self) -> None:
+        self.socket.close()
 
     def __enter__(self) -> Self:
         return self
@@ -58,4 +63,4 @@ class BrokerConnection:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._socket.close()
+        self.close()

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from odradek.broker.dispatch import HANDLERS
+from odradek.control.served_apis import SERVED
 from odradek.core.config import render_markdown
 from odradek.protocol.apis import ALL_APIS, Api
 
@@ -35,6 +36,17 @@ def compatibility() -> str:
         *(_row(api) for api in spoken),
         "",
         "Not spoken yet: " + ", ".join(f"{api.name} ({api.key})" for api in silent) + ".",
+        "",
+        "A controller listener serves "
+        + ", ".join(f"{api.name} ({api.key})" for api in SERVED)
+        + ". Requests of other APIs close the connection, as in Kafka.",
+        "",
+        "Topics have one replica: CreateTopics with more is refused with "
+        "INVALID_REPLICATION_FACTOR until brokers replicate. A broker that was granted its "
+        "controlled shutdown can register again at once; with Kafka its next start waits until "
+        "the session times out (9 s). The active controller writes a no-op record every "
+        "`metadata.max.idle.interval.ms` only if nothing else was written, and only if there is "
+        "another node; Kafka writes it always.",
         "",
         "Produce is advertised from version 0, because librdkafka stops compressing otherwise; "
         "versions 0 to 2 are refused, as in Kafka 4.",

@@ -105,7 +105,12 @@ class EncoderEmitter:
 
     def _bytes_like(self, value: str, field: Field, compact: bool) -> None:
         line = self._source.line
-        line(f"s = {value}.encode()" if field.type == "string" else f"s = {value}")
+        if field.type != "string":
+            line(f"s = {value}")
+        elif field.name == "error_message":
+            line(f"s = message_bytes({value})")
+        else:
+            line(f"s = {value}.encode()")
         if compact:
             self._count("s")
         else:

@@ -200,6 +200,7 @@ def _imports(body: str) -> list[str]:
             "REPEAT",
             "bad_tag_size",
             "lost_field",
+            "message_bytes",
             "null_field",
             "string_length_rest",
             "tag_count",

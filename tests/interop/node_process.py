@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,8 +24,12 @@ _READY = re.compile(rb"odradek ready on (?P<host>[^ ]+):(?P<port>\d+)\n")
 class NodeProcess:
     """Runs from `with` on; started anew with `start`, on the port it had before."""
 
-    def __init__(self, data_dir: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, data_dir: Path, options: Sequence[str] = (), *, log_file: Path | None = None
+    ) -> None:
+        """What it logs goes to the end of ``log_file``, or where the tests' own lines go."""
         self.data_dir = data_dir
+        self.log_file = log_file
         self.port = 0
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -41,7 +46,10 @@ class NodeProcess:
     def start(self) -> None:
         self.port = self.port or free_ports(1)[0]
         arguments = ["--data-dir", str(self.data_dir), "--port", str(self.port), *self._options]
-        self._process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE)
+        with nullcontext() if self.log_file is None else self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=log
+            )
         self.port = int(self._read_ready()["port"])
 
     def kill(self) -> None:

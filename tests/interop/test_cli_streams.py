@@ -352,6 +352,6 @@ def test_throughput_by_partitions_is_measured_and_leaves_nothing(
     assert "producer, MB/sec by partitions" in plotted
     assert re.search(r"^3 │", plotted, re.MULTILINE)
     assert "│█" in plotted, "the bar of the fastest; that of another may be too short to be seen"
-    topics = broker.node.image.topics
+    topics = broker.node.broker.image.topics
     assert sorted(name for name in topics if "sweep" in name) == ["sweep-1", "sweep-3"]
     assert len(topics["sweep-3"].partitions) == 3

@@ -26,6 +26,7 @@ from odradek.protocol.message import Message
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
 from tests.interop.kafka_peer import KafkaNode
+from tests.interop.ports import free_ports
 
 Rows = list[tuple[Any, ...]]
 
@@ -164,6 +165,8 @@ CASES: Final[dict[str, Message]] = {
     "both wrong": create(new("t", 0, 0)),
     "too many replicas": create(new("t", 1, 3)),
     "too many partitions": create(new("t", 10_001)),
+    "too many records": create(*(new(f"t{number}") for number in range(5_001))),
+    "the most records": create(*(new(f"t{number}") for number in range(5_000))),
     "assigned and factor": create(new("t", -1, 1, {0: [1]})),
     "assigned and count": create(new("t", 1, -1, {0: [1]})),
     "assigned twice": create(twice(new("t", -1, -1, {0: [1]}))),
@@ -356,9 +359,10 @@ EXCEPTIONS: Final[dict[str, tuple[Rows, str]]] = {
 }
 # Not among the cases: AlterConfigs with one resource twice, which Kafka 4.3 never answers.
 
+(CONTROLLER_PORT,) = free_ports(1)
 OURS: Final = {
     "node.id": "1",
-    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:9093",
+    "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{CONTROLLER_PORT}",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "controller.listener.names": "CONTROLLER",
 }

@@ -57,7 +57,7 @@ def start(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Start]:
 
 
 def type_of(broker: Broker) -> str:
-    return broker.node.groups.shard_for("g").groups["g"].listed().group_type
+    return broker.node.broker.groups.shard_for("g").groups["g"].listed().group_type
 
 
 def committed(servers: str) -> list[int]:

@@ -59,7 +59,7 @@ def topic(broker: Broker) -> str:
 
 def epoch_of(broker: Broker, group_id: str) -> int:
     """Return the generation of a group, or its epoch."""
-    group = broker.node.groups.shard_for(group_id).groups[group_id]
+    group = broker.node.broker.groups.shard_for(group_id).groups[group_id]
     if isinstance(group, ClassicGroup):
         return group.generation_id
     assert isinstance(group, ConsumerGroup)

@@ -272,7 +272,7 @@ def test_a_thousand_groups_of_one_are_stable_in_a_minute(node: NodeProcess, prot
 
 async def _commit_all(broker: Broker, ids: range) -> None:
     topic = OffsetCommitRequestTopic(
-        topic_id=broker.node.image.topics["t"].topic_id,
+        topic_id=broker.node.broker.image.topics["t"].topic_id,
         partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)],
     )
     peer = await Peer.open(broker.port)
@@ -286,11 +286,11 @@ async def _commit_all(broker: Broker, ids: range) -> None:
 
 
 def _group_count(broker: Broker) -> int:
-    return sum(len(shard.groups) for shard in broker.node.groups.loaded_shards())
+    return sum(len(shard.groups) for shard in broker.node.broker.groups.loaded_shards())
 
 
 def _has_offsets(broker: Broker) -> bool:
-    return any(next(each.offsets.all(), None) for each in broker.node.groups.loaded_shards())
+    return any(next(each.offsets.all(), None) for each in broker.node.broker.groups.loaded_shards())
 
 
 def _rss_bytes() -> int:

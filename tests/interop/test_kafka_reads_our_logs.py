@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
     )
     fill(log)
     assert len(log.segments) > 2
-    log.close(BASE_TIME_MS)
+    log.close()
     return tmp_path / "t-0"
 
 
@@ -130,7 +130,7 @@ def test_a_real_node_serves_a_log_that_we_wrote(tmp_path: Path) -> None:
     for number in range(30):
         batch = make_batch([b"value %d" % number], codec=CompressionType(number % 5))
         log.append_as_leader(batch, leader_epoch=0, now_ms=BASE_TIME_MS)
-    log.close(BASE_TIME_MS)
+    log.close()
     # The records are old: retention would take them 30 s after the node has started.
     with KafkaNode(data_dir, {"log.retention.ms": "-1"}) as node:
         consumer = confluent_kafka.Consumer(

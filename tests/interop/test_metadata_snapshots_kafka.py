@@ -101,7 +101,7 @@ def test_kafka_goes_on_from_our_snapshot_and_we_from_kafkas(filled: Path) -> Non
     theirs = names(filled, ".checkpoint")[-1]
     assert theirs > ours
     with Broker(data_dir=str(filled)) as broker:
-        image = broker.node.image
+        image = broker.node.broker.image
         assert set(image.topics) >= {"orders", "squashed", "from-kafka"}
         assert image.config_of(ConfigResource.topic("orders")) == {"retention.ms": RETENTION_MS}
         assert image.config_of(CLUSTER_DEFAULTS)["log.retention.ms"] == "7654321"
@@ -128,7 +128,7 @@ def test_a_directory_that_kafka_formatted_is_started(data_dir: Path, properties:
     with Broker(data_dir=str(data_dir)) as broker:
         expected = default_features()
         del expected["group.version"]
-        assert broker.node.image.features == expected
+        assert broker.node.broker.image.features == expected
         assert broker.node.cluster_id == CLUSTER_ID
     log = (data_dir / METADATA / f"{0:020}.log").read_bytes()
     assert b"CONTROLLER" in log  # the voters of the snapshot 0-0 are in the log now

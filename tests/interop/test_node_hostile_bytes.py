@@ -5,6 +5,7 @@ the peer reads the end of the stream, or a reset, before a deadline. Where the b
 start of a good request the node must wait for the rest, and it is the peer who hangs up.
 """
 
+import errno
 import random
 import socket
 import ssl
@@ -166,11 +167,21 @@ def hostile_bytes(chance: random.Random) -> bytes:
             return bytes(request)
 
 
+def hang_up(peer: socket.socket) -> None:
+    """Say that no more will come, unless the other side has closed by now."""
+    try:
+        peer.shutdown(socket.SHUT_WR)
+    except OSError as error:
+        # A reset that has arrived leaves nothing to shut down; it is no ConnectionError to Python.
+        if error.errno != errno.ENOTCONN:
+            raise
+
+
 def throw(node: NodeProcess, chance: random.Random, count: int) -> None:
     for _ in range(count):
         with connect(node) as peer, suppress(ConnectionError):
             peer.sendall(hostile_bytes(chance))
-            peer.shutdown(socket.SHUT_WR)
+            hang_up(peer)
             while peer.recv(65_536):
                 pass
 

@@ -56,7 +56,7 @@ def test_topics_are_created_listed_described_grown_and_deleted(broker: Broker, t
     assert topic in run(broker, "topics", "--list").splitlines()
 
     run(broker, "topics", "--alter", "--topic", topic, "--partitions", "3")
-    topic_id = broker.node.image.topics[topic].topic_id
+    topic_id = broker.node.broker.image.topics[topic].topic_id
     head, *lines = run(broker, "topics", "--describe", "--topic", topic).splitlines()
     fields = dict(field.split(": ") for field in head.split("\t")[:4])
     assert fields == {

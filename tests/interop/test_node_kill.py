@@ -7,7 +7,7 @@ through all restarts. Its values are numbers, each partition's own sequence.
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import confluent_kafka
 import pytest
 
 from odradek.core.ids import TopicPartition
+from tests.interop.clients import Sent
 from tests.interop.clients.confluent import Confluent
 from tests.interop.histories.reading import read_to_end
 from tests.interop.node_process import NodeProcess
@@ -168,3 +169,31 @@ def test_topics_acknowledged_before_a_kill_are_there_after_it(tmp_path: Path) ->
             node.kill()
             node.start()
             assert client.partition_counts() == expected
+
+
+def children_of(pid: int) -> set[int]:
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return {int(child) for each in threads for child in (each / "children").read_text().split()}
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PROGRESS_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)  # between questions
+
+
+def test_processes_of_a_node_end_with_it(tmp_path: Path) -> None:
+    """The cleaner's: it waits for tasks, and nobody is left to tell it that there are none."""
+    with NodeProcess(tmp_path, ("--override", "log.cleaner.backoff.ms=100")) as node:
+        client = Confluent(node.bootstrap_servers)
+        configs = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        client.create_topic("t", 1, {**configs, "segment.bytes": SEGMENT_BYTES})
+        client.produce("t", [Sent(b"key", bytes(100_000)) for _ in range(40)])
+        wait_until(lambda: children_of(node.process.pid) != set(), "nothing is cleaned")
+        children = children_of(node.process.pid)
+        node.kill()
+        wait_until(
+            lambda: not any(Path(f"/proc/{each}").exists() for each in children),
+            f"some of {children} are left",
+        )

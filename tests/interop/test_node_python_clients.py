@@ -209,7 +209,7 @@ def test_deleted_records_are_gone_and_offsets_stay(client: Client) -> None:
 def wait_for_parked_fetch(broker: Broker, tail: Tail) -> None:
     """Return when the consumer is at the end and its fetch waits in the broker."""
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while len(broker.node.delayed) == 0:
+    while len(broker.node.broker.delayed) == 0:
         assert tail.poll(0.01) == []
         assert time.monotonic() < deadline, "the consumer does not fetch"
 
@@ -239,7 +239,7 @@ def test_a_fetch_waits_until_its_least_bytes_are_there(broker: Broker, client: C
     with client.tail("t", min_bytes=50_000, wait_ms_max=FETCH_WAIT_MS) as tail:
         wait_for_parked_fetch(broker, tail)
         client.produce("t", NUMBERED, partition=0)
-        assert len(broker.node.delayed) == 1
+        assert len(broker.node.broker.delayed) == 1
         assert tail.poll(0) == []
         large = Sent(None, bytes(60_000))
         client.produce("t", [large], partition=0)

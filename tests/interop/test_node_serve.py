@@ -11,6 +11,7 @@ import pytest
 from tests.interop.clients import Seen, Sent
 from tests.interop.clients.confluent import Confluent
 from tests.interop.node_process import COMMAND, STOP_SECONDS_MAX, NodeProcess
+from tests.interop.odradek_tool import odradek_tool
 
 RECORDS = [Sent(b"k", b"%d" % i) for i in range(20)]
 SEEN = [Seen(i, record) for i, record in enumerate(RECORDS)]
@@ -43,6 +44,19 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals) -> Non
         assert not (tmp_path / ".kafka_cleanshutdown").exists()
         assert node.end(number) == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_first_consumer_of_a_default_node_does_not_wait_for_others(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        servers = ("--bootstrap-server", node.bootstrap_servers, "--topic", "t")
+        odradek_tool("console-producer", *servers, stdin="a\nb\nc\nd\n")
+        # A busy machine may need more than three seconds for a group of its own accord.
+        for _ in range(10):
+            options = ("--from-beginning", "--timeout-ms", "3000")
+            read = odradek_tool("console-consumer", *servers, *options).stdout
+            if read:
+                break
+    assert read == "a\nb\nc\nd\n"
 
 
 @pytest.mark.slow
@@ -85,6 +99,25 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         assert "in use" in second.stderr
         assert "Traceback" not in second.stderr
         assert Confluent(node.bootstrap_servers).partition_counts() == {}
+
+
+def test_a_directory_that_lost_its_meta_properties_is_refused(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with NodeProcess(data) as node:
+        client = Confluent(node.bootstrap_servers)
+        client.create_topic("orders")
+        client.produce("orders", RECORDS)
+        assert node.end(signal.SIGTERM) == 0
+        meta = (data / "meta.properties").read_bytes()
+        (data / "meta.properties").unlink()
+        refused = serve("--data-dir", data, "--port", "0", cwd=tmp_path)
+        assert refused.returncode == 1
+        assert f"{data}/meta.properties is missing" in refused.stderr
+        assert "orders-0" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        (data / "meta.properties").write_bytes(meta)
+        node.start()
+        assert client.consume("orders", 20) == SEEN
 
 
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:

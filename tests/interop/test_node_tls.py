@@ -89,7 +89,7 @@ def test_clients_are_sent_back_to_the_listener_they_came_by(
     client = Confluent(at(broker, listener), None if listener == "PLAINTEXT" else known(pki))
     brokers = client._admin().list_topics(timeout=DEADLINE_SECONDS).brokers.values()
     assert [f"{each.host}:{each.port}" for each in brokers] == [client.servers]
-    endpoint = broker.node.image.brokers[1].endpoints[listener]
+    endpoint = broker.node.broker.image.brokers[1].endpoints[listener]
     assert endpoint.security_protocol == (0 if listener == "PLAINTEXT" else 1)
 
 

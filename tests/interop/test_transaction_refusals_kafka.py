@@ -151,7 +151,7 @@ def test_refusals_are_those_of_a_real_kafka(kafka_libs: Path, tmp_path: Path) ->
         )
     with Broker(memory=True) as broker:
         ours = story(broker.bootstrap_servers, lambda: True)
-        assert broker.node.transactions.marker_retries == 0
+        assert broker.node.broker.transactions.marker_retries == 0
     assert ours == theirs
     assert ours.hung_up == [True, True]
     assert ours.ends == [ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS]

@@ -11,6 +11,9 @@ from pyspark.sql import SparkSession
 
 from odradek.cli.main import main
 from odradek.spark import pipeline
+from odradek.spark.pipeline.definition import DEAD_LETTERS
+from odradek.spark.pipeline.origins import ORIGIN, with_origin
+from odradek.spark.pipeline.steps import Frames
 from odradek.testing.broker import Broker
 from tests.spark.pipeline_files import consume, load_definition, send, write_definition
 from tests.spark_queries import QUERIES
@@ -107,6 +110,63 @@ def test_every_row_comes_out_once_or_is_put_aside_and_a_reset_begins_anew(
         written = [json.loads(value) for value, _ in consume(servers, "out")]
         assert sorted(each["n"] for each in written) == [1, 8, 8, 9, 9]
         assert len(consume(servers, "dead")) == 2
+
+
+QUARANTINE = """
+source: {topics: [numbers], format: json, schema: "n INT, name STRING"}
+tables:
+  names: {format: csv, path: names.csv, schema: "n INT, topic STRING"}
+steps:
+  - {name: parsed, sql: SELECT value.* FROM source}
+  - {name: joined, sql: "SELECT j.*, t.topic FROM parsed j LEFT JOIN names t USING (n) WHERE n > 0"}
+  - {name: tripled, python: "tripling:triple"}
+expectations:
+  - {name: named, step: parsed, expect: name IS NOT NULL, otherwise: quarantine}
+  - {name: small, step: tripled, expect: m < 100, otherwise: quarantine}
+sinks:
+  - {name: files, format: json, path: out}
+dead_letters: {topic: dead}
+"""
+TRIPLING = """
+def triple(frame):
+    return frame.selectExpr("n", "n * 3 AS m", "topic").repartition(2)
+"""
+
+
+def test_rows_that_are_put_aside_are_whole_and_say_where_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "names.csv").write_text("70,seventy\n")
+    (tmp_path / "tripling.py").write_text(TRIPLING)
+    with Broker(topics={"numbers": 1, "dead": 1}) as broker:
+        servers = broker.bootstrap_servers
+        definition = load_definition(tmp_path, servers, QUARANTINE)
+        sent = [b'{"n":1,"name":"a"}', b'{"n":2}', b'{"n":70,"name":"b"}']
+        send(servers, "numbers", sent)
+        pipeline.run(definition, spark=spark)
+        places = [f"__connect.errors.{each}" for each in ("topic", "partition", "offset")]
+        found = {
+            value: [headers.get(each) for each in places]
+            for value, headers in consume(servers, "dead")
+        }
+        assert found == {
+            b'{"n":2,"name":null}': [b"numbers", b"0", b"1"],
+            b'{"n":70,"m":210,"topic":"seventy"}': [b"numbers", b"0", b"2"],
+        }
+
+
+def test_rows_of_many_records_have_no_place(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("")
+    (tmp_path / "tripling.py").write_text(TRIPLING)
+    definition = load_definition(tmp_path, "localhost:1", QUARANTINE)
+    frames = Frames(definition, spark, DEAD_LETTERS, {})
+    (source,) = frames._rejects.origins
+    tripled = with_origin(frames["tripled"], source)
+    assert tripled is not None
+    assert tripled.columns == ["n", "m", "topic", ORIGIN]
+    counts = frames["tripled"].groupBy("n").count()
+    twice = frames["tripled"].join(frames["parsed"], "n")
+    assert [with_origin(each, source) for each in (counts, twice)] == [None, None]
 
 
 def test_an_expectation_that_must_hold_stops_all_before_the_batch_counts(

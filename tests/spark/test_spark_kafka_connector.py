@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from odradek.client import BlockingProducer
+from odradek.client.settings import as_settings
 from odradek.testing.broker import Broker
 from tests.spark.patience import started
 
@@ -36,7 +37,7 @@ def options() -> Iterator[dict[str, str]]:
 
 def _fill(servers: str, codec: str, partition: int) -> None:
     settings = {"bootstrap_servers": servers, "transactional_id": codec, "compression_type": codec}
-    with BlockingProducer(settings) as producer:
+    with BlockingProducer(as_settings(settings)) as producer:
         producer.init_transactions()
         for round_number in range(3):
             producer.begin_transaction()

@@ -22,11 +22,59 @@ with session("without-java", master="local[1]") as spark:
 """
 
 
+DYING = """
+import os, signal
+from pyspark import TaskContext
+from odradek.spark import session
+
+def die_first(rows):
+    if TaskContext.get().attemptNumber() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from rows
+
+with session("dying", master="local[1,2]", conf=CONF) as spark:
+    print("RESULT", spark.range(10).mapInArrow(die_first, "id long").count())
+    try:
+        spark.range(1).selectExpr("raise_error('a' || chr(10) || 'b')").collect()
+    except Exception:
+        pass
+"""
+
+
+@pytest.mark.parametrize("conf", [{}, {"spark.log.level": "ERROR"}])
+def test_a_worker_that_died_is_told_in_a_line_unless_sparks_log_is_asked_for(
+    conf: dict[str, str],
+) -> None:
+    program = DYING.replace("CONF", repr(conf))
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert "RESULT 10" in run.stdout, run.stderr[-3000:]
+    frames = [line for line in run.stderr.splitlines() if line.startswith("\tat ")]
+    errors = [line for line in run.stderr.splitlines() if " ERROR " in line]
+    if conf:
+        assert len(frames) > 20
+        return
+    assert not frames
+    assert errors[0].endswith(
+        ": a Python worker died (killed, or out of memory); Spark runs the task again if it may"
+    )
+    assert errors[1].endswith("[USER_RAISED_EXCEPTION] a")
+    assert "\nCaused by" not in run.stderr
+
+
 def test_a_session_has_the_settings_that_it_promises(spark: SparkSession) -> None:
     conf = spark.conf
     manager = conf.get("spark.sql.streaming.checkpointFileManagerClass")
     assert manager is not None
     assert manager.endswith(".FileSystemBasedCheckpointFileManager")
+    store = conf.get("spark.sql.streaming.stateStore.providerClass")
+    assert store is not None
+    assert store.endswith(".RocksDBStateStoreProvider")
     assert conf.get("spark.sql.shuffle.partitions") == "2"  # the tests' own wins
     assert spark.sparkContext.uiWebUrl is None
     assert os.environ["PYSPARK_PYTHON"] == sys.executable

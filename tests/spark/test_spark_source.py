@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from odradek.client import BlockingAdmin, BlockingProducer, TopicPartition
+from odradek.client.settings import as_settings
 from odradek.testing.broker import Broker
 from tests.interop.kafka_peer.golden import read_manifest, unpack
 from tests.spark.patience import started
@@ -239,7 +240,7 @@ def test_data_that_aged_out_while_the_stream_was_down(
 def test_committed_records_only(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     broker.create_topic("transactions")
     where = {"transactional_id": "spark-read", "bootstrap_servers": broker.bootstrap_servers}
-    with BlockingProducer(where) as producer:
+    with BlockingProducer(as_settings(where)) as producer:
         producer.init_transactions()
         for value, is_good in ((b"yes", True), (b"no", False)):
             producer.begin_transaction()

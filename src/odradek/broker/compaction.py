@@ -7,11 +7,13 @@ must wait for the disk on a thread.
 
 import asyncio
 from concurrent.futures import Future
+from contextlib import suppress
 
-from odradek.broker.work import WorkThreads
 from odradek.core.clock import Clock
 from odradek.core.config import BrokerConfig
+from odradek.core.errors import ApiError
 from odradek.core.ids import TopicPartition
+from odradek.quorum.node_ports import Workers as NodeWorkers
 from odradek.storage.checkpoint_file import disk_for_thread
 from odradek.storage.cleaner.log_cleaner import LogCleaner
 from odradek.storage.cleaner.task import CleanerSettings, CleaningResult
@@ -28,7 +30,7 @@ class Compaction:
         disk: Disk,
         config: BrokerConfig,
         clock: Clock,
-        threads: WorkThreads,
+        threads: NodeWorkers,
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -67,9 +69,9 @@ class Compaction:
     def _tick(self) -> None:
         self._schedule()
         for directory, cleaner in self._cleaners.items():
-            if not directory.is_online or self._under_way & directory.logs.keys():
+            if not directory.is_writable or self._under_way & directory.logs.keys():
                 continue
-            with directory.guard:
+            with suppress(ApiError), directory.guard:
                 self._clean_next(directory, cleaner)
 
     def _clean_next(self, directory: LogDirectory, cleaner: LogCleaner) -> None:
@@ -97,7 +99,8 @@ class Compaction:
         ended: "Future[CleaningResult]",
     ) -> None:
         self._under_way.discard(partition)
-        with directory.guard:
+        plan = None
+        with suppress(ApiError), directory.guard:  # of which the directory took note
             plan = cleaner.on_cleaned(partition, ended, self._clock.now_ms())
         if plan is not None:
             plan = plan._replace(disk=disk_for_thread(self._disk))

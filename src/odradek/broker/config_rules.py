@@ -1,126 +1,19 @@
-"""The configs as the controller and the logs need them: validated, resolved, described."""
+"""The configs as the logs need them: resolved and typed."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Final
 
-from odradek.core.config import (
-    BROKER_CONFIGS,
-    CLIENT_METRICS_CONFIGS,
-    GROUP_CONFIGS,
-    TOPIC_CONFIGS,
-    BrokerConfig,
-    ConfigType,
-    describe_topic,
-    log_config_values,
-    reconfigure,
-    validate_broker_configs,
-    validate_client_metrics_configs,
-    validate_group_configs,
-    validate_topic_configs,
-)
-from odradek.core.errors import ApiError, ErrorCode
-from odradek.core.topic_names import check_topic_name
-from odradek.metadata.config_resource import ConfigResource, ResourceType
-from odradek.metadata.image import ClusterImage
-from odradek.protocol.generated.create_topics import CreatableTopicConfigs
+from odradek.core.config import BrokerConfig, log_config_values
 from odradek.records import TimestampType
 from odradek.storage.config import CleanupPolicy, LogConfig
+from odradek.storage.log_upkeep import StoreConfig
 from odradek.storage.recovery import LogSettings
 
-_DEFINITIONS: Final = {
-    ResourceType.TOPIC: TOPIC_CONFIGS,
-    ResourceType.BROKER: BROKER_CONFIGS,
-    ResourceType.GROUP: GROUP_CONFIGS,
-    ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
-}
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _TIMESTAMP_TYPES: Final = {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
 }
-
-
-class TopicConfigRules:
-    """What the controller asks before it writes configs into the metadata log."""
-
-    def __init__(
-        self,
-        current: Callable[[], BrokerConfig],
-        check_listeners: Callable[[BrokerConfig], None] = lambda _config: None,
-    ) -> None:
-        """``current`` gives the broker's config as it is now: it changes while the broker runs.
-
-        ``check_listeners`` raises ApiError if the broker's listeners could not work with another.
-        """
-        self._current = current
-        self._check_listeners = check_listeners
-
-    def validate(
-        self,
-        resource: ConfigResource,
-        configs: Mapping[str, str],
-        existing: Mapping[str, str],  # noqa: ARG002
-    ) -> None:
-        if resource.type is ResourceType.TOPIC:
-            if not resource.name:
-                problem = "Default topic resources are not allowed."
-                raise ApiError(ErrorCode.INVALID_REQUEST, problem)
-            check_topic_name(resource.name)
-            config = self._current()
-            small = config.small_segments
-            validate_topic_configs(configs, config.levels, small_segments=small)
-        elif resource.type is ResourceType.BROKER:
-            if resource.name:
-                self._check_is_this_node(resource.name)
-            validate_broker_configs(configs, self._current(), per_broker=bool(resource.name))
-            if resource.name:
-                config = self._current()
-                everywhere = config.levels.dynamic_default
-                self._check_listeners(reconfigure(config, everywhere, configs))
-        elif resource.type is ResourceType.GROUP:
-            if not resource.name:
-                problem = "Default group resources are not allowed."
-                raise ApiError(ErrorCode.INVALID_REQUEST, problem)
-            validate_group_configs(configs, self._current())
-        elif resource.type is ResourceType.CLIENT_METRICS:
-            if not resource.name:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-            validate_client_metrics_configs(configs)
-
-    def _check_is_this_node(self, name: str) -> None:
-        """Only a broker itself can tell whether a config is good for it."""
-        expected = self._current().node_id
-        if not _INTEGER.fullmatch(name):
-            problem = f"Node id must be an integer, but it is: {name}"
-            raise ApiError(ErrorCode.INVALID_REQUEST, problem)
-        if int(name) != expected:
-            problem = f"Unexpected broker id, expected {expected}, but received {name}"
-            raise ApiError(ErrorCode.INVALID_REQUEST, problem)
-
-    def is_list(self, resource: ConfigResource, name: str) -> bool | None:
-        definition = _DEFINITIONS.get(resource.type, {}).get(name)
-        return None if definition is None else definition.type is ConfigType.LIST
-
-    def default_value(self, resource: ConfigResource, name: str) -> str | None:
-        definition = _DEFINITIONS.get(resource.type, {}).get(name)
-        return None if definition is None else definition.default_text
-
-    def effective_topic_configs(
-        self,
-        image: ClusterImage,  # noqa: ARG002
-        configs: Mapping[str, str],
-    ) -> list[CreatableTopicConfigs]:
-        return [
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in describe_topic(self._current().levels, configs)
-        ]
 
 
 def log_settings(config: BrokerConfig, topic_configs: Mapping[str, str]) -> LogSettings:
@@ -136,4 +29,14 @@ def log_settings(config: BrokerConfig, topic_configs: Mapping[str, str]) -> LogS
     values["message_timestamp_type"] = _TIMESTAMP_TYPES[values["message_timestamp_type"]]
     return LogSettings(
         LogConfig(**values), producer_id_expiration_ms=config.producer_id_expiration_ms
+    )
+
+
+def store_config(config: BrokerConfig) -> StoreConfig:
+    """Return the settings of all logs together."""
+    return StoreConfig(
+        **{
+            field.name: config.integer(field.name.replace("_", "."))
+            for field in fields(StoreConfig)
+        }
     )

@@ -10,8 +10,8 @@ import logging
 from collections import Counter
 from typing import Final
 
-from odradek.broker.event_log import Event
 from odradek.core.clock import Clock
+from odradek.core.event import Event
 from odradek.net.settings import ANONYMOUS, ConnectionInfo, EventKind
 
 LINES_PER_SECOND_MAX: Final = 10

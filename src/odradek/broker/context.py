@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from odradek.protocol.apis import Api
-from odradek.protocol.message import Message
+from odradek.protocol.framing import Request
+from odradek.protocol.message import Buffer, Message
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
     from odradek.net.server import ConnectionInfo
 
 
@@ -20,12 +21,14 @@ class _Sentinel:
 
 
 PENDING: Final = _Sentinel("PENDING")
-"""A handler's answer: ``context.reply`` will be called later."""
+"""A handler's answer: ``context.reply`` will be called later, with None if no reply is expected."""
 
 NO_REPLY: Final = _Sentinel("NO_REPLY")
 """A handler's answer: the client expects none (acks=0)."""
 
 Answer = Message | _Sentinel
+"""What a handler returns. One that may take long is a generator instead (``slices``): it yields
+between the parts of its work and returns the response."""
 
 
 class RequestContext:
@@ -33,10 +36,10 @@ class RequestContext:
 
     __slots__ = (
         "api",
+        "broker",
         "client_id",
         "connection",
         "listener",
-        "node",
         "peer_host",
         "principal",
         "reply",
@@ -45,17 +48,17 @@ class RequestContext:
 
     def __init__(
         self,
-        node: "Node",
+        broker: "BrokerServer",
         api: Api,
         version: int,
         client_id: str | None,
         listener: str,
         peer_host: str,
         principal: str,
-        reply: Callable[[Message], None],
+        reply: Callable[[Message | None], None],
         connection: "ConnectionInfo",
     ) -> None:
-        self.node = node
+        self.broker = broker
         self.api = api
         self.version = version
         self.client_id = client_id
@@ -64,3 +67,13 @@ class RequestContext:
         self.principal = principal
         self.reply = reply
         self.connection = connection
+
+
+class ForwardedContext(RequestContext):
+    """A request that may go to the controller as it is, and whose response may come so."""
+
+    __slots__ = ("reply_bytes", "request")
+
+    request: Request
+    reply_bytes: Callable[[Buffer], None]
+    """Answers with an encoded response, header included and without its size."""

@@ -1,22 +1,23 @@
 """Runs the coordinators of an internal topic: one shard of state per partition this node leads.
 
 A shard decides, this carries out: what it wants written is appended to its partition as one batch
-and replayed into it; replies go out when everything the shard had written by then is committed, so
-nobody is told of something that a crash could take back. A new leader's shard is made by replaying
-its partition; meanwhile clients hear COORDINATOR_LOAD_IN_PROGRESS.
+and replayed into it; replies go out when everything the shard had written by then is committed
+(``coordinator_outbox``), so no client learns of something that a crash could take back. The same
+holds for reads. A new leader's shard is made by replaying its partition; meanwhile requests are
+refused with COORDINATOR_LOAD_IN_PROGRESS.
 
 All on the event loop. Loading gives way to others after every LOAD_BYTES_PER_TURN bytes.
 """
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from odradek.broker.context import PENDING, Answer, RequestContext
-from odradek.broker.replicas import Replica
+from odradek.broker.coordinator_outbox import NONE_DUE, CoordinatorOutbox
+from odradek.broker.partition import Partition
 from odradek.coordinator.record import CoordinatorRecord
 from odradek.coordinator.result import Caller, Reply, Result
 from odradek.core.clock import Instant
@@ -39,13 +40,12 @@ from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.scan import iter_batches
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
 
 LOAD_BYTES_PER_TURN: Final = 1024 * 1024
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 _log = logging.getLogger("odradek.coordinator")
-_NONE_DUE: Final = 1 << 62
 
 # What a failed append means to the client of a coordinator.
 _APPEND_ERRORS: Final = {
@@ -80,6 +80,7 @@ class Shard(Protocol):
 
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
+K = TypeVar("K")
 
 Decode = Callable[[bytes, bytes | None], tuple[Message, Message | None] | None]
 """Makes messages of a record's bytes; None for a type of record that we do not know."""
@@ -104,42 +105,46 @@ class Led(Generic[S]):
     __slots__ = (
         "deadline_ms",
         "is_loaded",
+        "is_ticking",
         "leader_epoch",
         "loaded_offset",
-        "replica",
+        "outbox",
+        "partition",
         "shard",
-        "undelivered",
         "waiting",
     )
 
-    def __init__(self, replica: Replica, shard: S) -> None:
-        self.replica = replica
+    def __init__(
+        self, partition: Partition, shard: S, on_committed: "Callable[[Led[S]], None]"
+    ) -> None:
+        self.partition = partition
         self.shard = shard
-        self.leader_epoch = replica.leader_epoch
+        self.leader_epoch = partition.leader_epoch
         self.is_loaded = False
-        self.loaded_offset = replica.log.log_start_offset
-        self.deadline_ms = _NONE_DUE
+        self.is_ticking = False
+        self.loaded_offset = partition.log.log_start_offset
+        self.deadline_ms = NONE_DUE
         self.waiting: dict[Waiting, None] = {}
-        self.undelivered: deque[tuple[int, Callable[[], None]]] = deque()
+        self.outbox = CoordinatorOutbox(partition, lambda: on_committed(self))
 
 
 class CoordinatorRuntime(Generic[S]):
     def __init__(
         self,
-        node: "Node",
+        broker: "BrokerServer",
         topic: str,
         make_shard: Callable[[int], S],
         decode: Decode,
         codec: Callable[[], CompressionType] = lambda: CompressionType.NONE,
     ) -> None:
-        self._node = node
+        self._broker = broker
         self.topic = topic
         self._make_shard = make_shard
         self._decode = decode
         self._codec = codec
         self._led: dict[int, Led[S]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = _NONE_DUE
+        self._timer_ms = NONE_DUE
 
     # Which partitions.
 
@@ -152,15 +157,16 @@ class CoordinatorRuntime(Generic[S]):
     def _load(self, number: int) -> None:
         self.on_resigned(number)
         try:
-            replica = self._node.replicas.leader(TopicPartition(self.topic, number))
+            partition = self._broker.replicas.leader(TopicPartition(self.topic, number))
         except ApiError as error:
             _log.error("%s-%d has no log to load: %s", self.topic, number, error)
             return
-        self._led[number] = led = Led(replica, self._make_shard(replica.leader_epoch))
+        shard = self._make_shard(partition.leader_epoch)
+        self._led[number] = led = Led(partition, shard, self._on_committed)
         self._load_some(led)
 
     def on_resigned(self, number: int) -> None:
-        """Forget a shard; whoever waits for it shall look for the new coordinator."""
+        """Forget a shard; clients that wait for it must look for the new coordinator."""
         led = self._led.pop(number, None)
         if led is not None:
             self._refuse_all(led, ErrorCode.NOT_COORDINATOR)
@@ -182,27 +188,18 @@ class CoordinatorRuntime(Generic[S]):
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE: the topic does not exist yet.
         """
-        topic = self._node.image.topics.get(self.topic)
+        topic = self._broker.image.topics.get(self.topic)
         if topic is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist yet")
         return TopicPartition(self.topic, partition_of(key, len(topic.partitions)))
 
     def leader_for(self, key: str) -> int | None:
         """Return the broker whose shard looks after a key, if there is one now."""
-        topic = self._node.image.topics.get(self.topic)
+        topic = self._broker.image.topics.get(self.topic)
         if topic is None:
             return None
         leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
         return None if leader == NO_LEADER else leader
-
-    def shards(self) -> Iterator[S]:
-        """Iterate over all shards.
-
-        Raises:
-            ApiError: COORDINATOR_LOAD_IN_PROGRESS: some cannot say yet what they know.
-        """
-        for led in self._led.values():
-            yield self._loaded(led).shard
 
     def loaded_shards(self) -> Iterator[S]:
         """Iterate over the shards that are ready, for metrics."""
@@ -211,12 +208,83 @@ class CoordinatorRuntime(Generic[S]):
     # Requests.
 
     def shard_for(self, key: str) -> S:
-        """Return the shard that looks after a key, to read from.
+        """Return the shard that looks after a key, to plan with: it may know what is uncommitted.
 
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         return self._find(key).shard
+
+    def read_each(
+        self,
+        wanted: Sequence[K],
+        key_of: Callable[[K], str],
+        read: Callable[[S, K], T],
+        refuse: Callable[[K, ErrorCode], T],
+        then: Callable[[list[T]], None],
+        timed_out: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ) -> None:
+        """Have shards answer for each that is wanted, from what they know.
+
+        ``then`` gets the answers when all they rest on is committed, now or later; ``refuse`` makes
+        one where there is no shard, or none any more, or it is not committed in time.
+        """
+        answers: list[T | None] = [None] * len(wanted)
+        left = len(wanted)
+
+        def answered(slot: int, answer: T) -> None:
+            nonlocal left
+            answers[slot] = answer
+            left -= 1
+            if left == 0:
+                then(answers)  # type: ignore[arg-type]  # all are there
+
+        def refused(slot: int, each: K, code: ErrorCode) -> None:
+            answered(slot, refuse(each, code))
+
+        if not wanted:
+            then([])
+        for slot, each in enumerate(wanted):
+            try:
+                led = self._find(key_of(each))
+            except ApiError as error:
+                refused(slot, each, error.code)
+                continue
+            answer = read(led.shard, each)
+            if led.outbox.is_settled:  # as nearly always
+                answered(slot, answer)
+            else:
+                send, refuse_it = partial(answered, slot, answer), partial(refused, slot, each)
+                self._hold(led, send, refuse_it, timed_out)
+
+    def read_all(
+        self,
+        read: Callable[[S], Iterable[T]],
+        then: Callable[[list[T]], None],
+        failed: Callable[[ErrorCode], None],
+    ) -> None:
+        """Have all shards answer from what they know, as ``read_each``; all or none."""
+        try:
+            leds = [self._ready(led) for led in list(self._led.values())]
+        except ApiError as error:
+            failed(error.code)
+            return
+        answers = [answer for led in leds for answer in read(led.shard)]
+        left = len(leds)
+
+        def answered(code: ErrorCode = ErrorCode.NONE) -> None:
+            nonlocal left
+            if left > 0:  # else one has failed before
+                left = -1 if code else left - 1
+                if code:
+                    failed(code)
+                elif left == 0:
+                    then(answers)
+
+        if not leds:
+            then(answers)
+        for led in leds:
+            self._hold(led, answered, answered)
 
     def write(
         self,
@@ -243,7 +311,9 @@ class CoordinatorRuntime(Generic[S]):
         try:
             result = call(led.shard, caller, self.now())
         except ApiError as error:
-            self._refuse(led, waiting, error.code)
+            # Why it was refused may be something that is not committed.
+            refuse_now = partial(self._refuse, led, waiting)
+            self._hold(led, partial(refuse_now, error.code), refuse_now)
             return PENDING
         self._apply_each(led, (result,))
         return PENDING
@@ -253,16 +323,27 @@ class CoordinatorRuntime(Generic[S]):
         key: str,
         call: Callable[[S, Instant], tuple[Iterable[CoordinatorRecord], T]],
         then: Callable[[T], None],
+        failed: Callable[[ErrorCode], None],
     ) -> None:
         """Have a shard decide something for another part of this node.
 
-        Raises:
-            ApiError: There is no shard for it here, or what it decided cannot be written.
+        ``then`` gets it when it is committed. ``failed`` is called instead if there is no shard for
+        it here, or none any more, or if it cannot be written or is not committed in time.
         """
-        led = self._find(key)
+        try:
+            led = self._find(key)
+        except ApiError as error:
+            failed(error.code)
+            return
         records, answer = call(led.shard, self.now())
-        self._write(led, Result(tuple(records)))
-        self._when_committed(led, lambda: then(answer))
+        result = Result(tuple(records))
+        try:
+            self._write(led, result)
+        except ApiError as error:
+            failed(_told(error.code))
+            self._on_append_failed(led, result, error.code)
+        else:
+            self._hold(led, partial(then, answer), failed)
         self._apply_each(led, ())
 
     def tell_all(self, call: Callable[[S, Instant], Iterable[Result]]) -> None:
@@ -276,11 +357,18 @@ class CoordinatorRuntime(Generic[S]):
         led = self._led.get(self.partition_for(key).partition)
         if led is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, key)
-        return self._loaded(led)
+        return self._ready(led)
 
-    def _loaded(self, led: Led[S]) -> Led[S]:
+    def _ready(self, led: Led[S]) -> Led[S]:
+        """Return a shard as it is to be asked: with all done that is due.
+
+        Its timer may be ready in the same turn of the loop as a request, and come second: a member
+        whose session is over would be counted, or a transaction committed whose time is over.
+        """
         if not led.is_loaded:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(led.replica.partition))
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(led.partition.key))
+        if led.deadline_ms <= self._broker.clock.monotonic_ms():
+            self._tick_one(led, self.now())
         return led
 
     # Carrying out.
@@ -290,6 +378,11 @@ class CoordinatorRuntime(Generic[S]):
             self._apply(led, result)
         self._on_applied(led)
         self._arm(led)
+
+    def _on_committed(self, led: Led[S]) -> None:
+        """Go on with what waited for commits: decisions whose effects may be seen now."""
+        if led.is_loaded and self._led.get(led.partition.key.partition) is led:
+            self._apply_each(led, ())
 
     def _on_applied(self, led: Led[S]) -> None:
         """Do what a shard wants besides records and replies; for subclasses."""
@@ -301,7 +394,7 @@ class CoordinatorRuntime(Generic[S]):
             self._on_append_failed(led, result, error.code)
             return
         if result.replies:
-            self._when_committed(led, partial(self._send, led, result.replies))
+            self._hold_replies(led, result.replies)
 
     def _write(self, led: Led[S], result: Result) -> None:
         """Append records as one batch and replay them into the shard."""
@@ -314,52 +407,85 @@ class CoordinatorRuntime(Generic[S]):
             producer_epoch=producer_epoch,
             transactional=result.producer is not None,
         )
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._broker.clock.now_ms()
         for record in result.records:
             builder.append(now_ms, record.key_bytes(), record.value_bytes())
-        offset = self._node.replicas.append(
-            led.replica, builder.build(), now_ms, origin=AppendOrigin.COORDINATOR
+        offset = led.partition.append(
+            builder.build(), now_ms, origin=AppendOrigin.COORDINATOR
         ).base_offset
         for record in result.records:
             led.shard.replay(record.key, record.value, offset=offset, producer_id=producer_id)
             offset += 1
+        led.outbox.watch()
 
     def append_marker(
         self, number: int, batch: bytearray, producer_id: int, *, is_committed: bool, version: int
-    ) -> None:
+    ) -> Partition:
         """Append the end of a producer's transaction to a partition, and let its shard know.
+
+        What becomes of the transaction's offsets is shown only when the marker is committed.
 
         Raises:
             ApiError: UNKNOWN_TOPIC_OR_PARTITION if it is gone, NOT_LEADER_OR_FOLLOWER if there is
                 no shard that is ready, or what the log says to the marker.
         """
-        replica = self._node.replicas.leader(TopicPartition(self.topic, number))
+        partition = self._broker.replicas.leader(TopicPartition(self.topic, number))
         led = self._led.get(number)
         if led is None or not led.is_loaded:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(replica.partition))
-        self._node.replicas.append(
-            led.replica,
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(partition.key))
+        partition.append(
             batch,
-            self._node.clock.now_ms(),
+            self._broker.clock.now_ms(),
             origin=AppendOrigin.COORDINATOR,
             transaction_version=version,
         )
         led.shard.replay_marker(producer_id, is_committed=is_committed)
+        return partition
 
     def _on_append_failed(self, led: Led[S], result: Result, code: ErrorCode) -> None:
-        told = _APPEND_ERRORS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
-        for reply in result.replies:
-            assert isinstance(reply.waiter, Waiting)
-            self._refuse(led, reply.waiter, told)
+        self._refuse_replies(led, result.replies, _told(code))
         # What the shard says to it has replies only: it is not asked to write again.
         for after in led.shard.on_append_failed(result.records, self.now()):
-            self._when_committed(led, partial(self._send, led, after.replies))
+            self._hold_replies(led, after.replies)
 
-    def _when_committed(self, led: Led[S], then: Callable[[], None]) -> None:
-        """Call ``then`` when all that the shard has written by now is committed."""
-        led.undelivered.append((led.replica.log.log_end_offset, then))
-        while led.undelivered and led.undelivered[0][0] <= led.replica.log.high_watermark:
-            led.undelivered.popleft()[1]()
+    def _hold(
+        self,
+        led: Led[S],
+        send: Callable[[], None],
+        refuse: Callable[[ErrorCode], None],
+        timed_out: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ) -> None:
+        """Call ``send`` when all that the shard has written by now is committed, else ``refuse``.
+
+        That gets NOT_COORDINATOR when leadership is lost, or ``timed_out``.
+        """
+        outbox = led.outbox
+        if outbox.is_settled:
+            send()
+            return
+        deadline_ms = self._broker.clock.monotonic_ms() + self._commit_timeout_ms()
+        outbox.put(
+            deadline_ms,
+            send,
+            lambda code: refuse(timed_out if code is ErrorCode.REQUEST_TIMED_OUT else code),
+        )
+        self._arm(led)
+
+    def _commit_timeout_ms(self) -> int:
+        """Return how long an answer may wait for its commit."""
+        return self._broker.config.integer("offsets.commit.timeout.ms")
+
+    def _hold_replies(self, led: Led[S], replies: tuple[Reply, ...]) -> None:
+        self._hold(
+            led,
+            partial(self._send, led, replies),
+            partial(self._refuse_replies, led, replies),
+        )
+
+    def _refuse_replies(self, led: Led[S], replies: tuple[Reply, ...], code: ErrorCode) -> None:
+        for reply in replies:
+            assert isinstance(reply.waiter, Waiting)
+            self._refuse(led, reply.waiter, code)
 
     def _send(self, led: Led[S], replies: tuple[Reply, ...]) -> None:
         for waiter, message in replies:
@@ -374,29 +500,30 @@ class CoordinatorRuntime(Generic[S]):
             waiting.deliver(waiting.refuse(code))
 
     def _refuse_all(self, led: Led[S], code: ErrorCode) -> None:
+        led.outbox.close(code)
         for waiting in list(led.waiting):
             self._refuse(led, waiting, code)
 
     # Loading.
 
     def _load_some(self, led: Led[S]) -> None:
-        if self._led.get(led.replica.partition.partition) is not led:
+        if self._led.get(led.partition.key.partition) is not led:
             return  # resigned meanwhile
         try:
             self._replay_some(led)
         except (ApiError, CorruptionError) as error:
             # Better no coordinator than one that has forgotten half of what it promised.
-            _log.error("%s cannot be loaded: %s", led.replica.partition, error)
-            self.on_resigned(led.replica.partition.partition)
+            _log.error("%s cannot be loaded: %s", led.partition.key, error)
+            self.on_resigned(led.partition.key.partition)
             return
-        if led.loaded_offset < led.replica.log.log_end_offset:
+        if led.loaded_offset < led.partition.log.log_end_offset:
             asyncio.get_running_loop().call_soon(self._load_some, led)
             return
         led.is_loaded = True
         self._apply_each(led, led.shard.on_loaded(self.now()))
 
     def _replay_some(self, led: Led[S]) -> None:
-        log = led.replica.log
+        log = led.partition.log
         bytes_left = LOAD_BYTES_PER_TURN
         while led.loaded_offset < log.log_end_offset and bytes_left > 0:
             records = log.read(led.loaded_offset, bytes_max=bytes_left).records
@@ -422,12 +549,13 @@ class CoordinatorRuntime(Generic[S]):
     # Time.
 
     def now(self) -> Instant:
-        clock = self._node.clock
+        clock = self._broker.clock
         return Instant(clock.now_ms(), clock.monotonic_ms())
 
     def _arm(self, led: Led[S]) -> None:
         deadline_ms = led.shard.next_deadline_ms()
-        led.deadline_ms = _NONE_DUE if deadline_ms is None else deadline_ms
+        commit_ms = led.outbox.next_deadline_ms()
+        led.deadline_ms = commit_ms if deadline_ms is None else min(deadline_ms, commit_ms)
         if led.deadline_ms < self._timer_ms:
             self._set_timer(led.deadline_ms)
 
@@ -436,8 +564,8 @@ class CoordinatorRuntime(Generic[S]):
             self._timer.cancel()
             self._timer = None
         self._timer_ms = deadline_ms
-        if deadline_ms != _NONE_DUE:
-            wait_ms = max(deadline_ms - self._node.clock.monotonic_ms(), 0)
+        if deadline_ms != NONE_DUE:
+            wait_ms = max(deadline_ms - self._broker.clock.monotonic_ms(), 0)
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(wait_ms / 1000, self.tick)
 
@@ -447,5 +575,20 @@ class CoordinatorRuntime(Generic[S]):
         self._timer_ms = 0  # one timer is set at the end, not one per shard
         for led in list(self._led.values()):
             if led.is_loaded and led.deadline_ms <= now.monotonic_ms:
+                self._tick_one(led, now)
+        self._set_timer(min((led.deadline_ms for led in self._led.values()), default=NONE_DUE))
+
+    def _tick_one(self, led: Led[S], now: Instant) -> None:
+        # What it wants done may ask the shard again, before it is through.
+        if not led.is_ticking:
+            led.is_ticking = True
+            try:
+                led.outbox.expire(now.monotonic_ms)
                 self._apply_each(led, led.shard.tick(now))
-        self._set_timer(min((led.deadline_ms for led in self._led.values()), default=_NONE_DUE))
+            finally:
+                led.is_ticking = False
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    """Return what a failed append means to a client of the coordinator."""
+    return _APPEND_ERRORS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -11,12 +11,14 @@ a loop: the stack stays flat, and an operation never sees another half-way throu
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final
 
 WATCHED_MAX: Final = 100_000
 """Operations that may wait at one time; past it new ones complete at once with what there is."""
+DONE_KEPT_MAX: Final = 1_000
+"""Deadlines of operations that are done and may stay in the heap, however few others there are."""
 
 
 class DelayedOperation:
@@ -69,6 +71,12 @@ class DelayedOperations:
         if is_first:
             self._on_deadline_changed(operation.deadline_ms)
 
+    def finish(self, operation: DelayedOperation) -> None:
+        """Complete an operation that learns by itself that it can, unless it is done."""
+        if not operation.is_done:
+            self._forget(operation)
+            self._complete(operation)
+
     def notify(self, key: Hashable) -> None:
         """Say that something happened to ``key``."""
         if key not in self._watchers:
@@ -92,10 +100,10 @@ class DelayedOperations:
     def tick(self, now_ms: int) -> None:
         """Complete what is due."""
         while self._deadlines and self._deadlines[0][0] <= now_ms:
-            _, _, operation = heappop(self._deadlines)
-            if not operation.is_done:
-                self._forget(operation)
-                self._complete(operation)
+            operation = self._deadlines[0][2]
+            self.finish(operation)
+            if self._deadlines and self._deadlines[0][2] is operation:
+                heappop(self._deadlines)
 
     def next_deadline_ms(self) -> int | None:
         while self._deadlines and self._deadlines[0][2].is_done:
@@ -105,9 +113,7 @@ class DelayedOperations:
     def complete_all(self) -> None:
         """Answer everybody; for a node that stops."""
         for _, _, operation in sorted(self._deadlines):
-            if not operation.is_done:
-                self._forget(operation)
-                self._complete(operation)
+            self.finish(operation)
         self._deadlines.clear()
 
     def _forget(self, operation: DelayedOperation) -> None:
@@ -117,8 +123,13 @@ class DelayedOperations:
             del watchers[operation]
             if not watchers:
                 del self._watchers[key]
-        # Its entry in the heap goes when it comes up; a fetch that is answered early leaves one
-        # behind for at most its wait time.
+        # Its entry in the heap goes when it comes up, or with the others that are done once they
+        # are more than those that wait: a produce may be answered within a millisecond and have a
+        # deadline of minutes.
+        if len(self._deadlines) > 2 * self._waiting + DONE_KEPT_MAX:
+            operation.is_done = True
+            self._deadlines = [each for each in self._deadlines if not each[2].is_done]
+            heapify(self._deadlines)
 
     def _complete(self, operation: DelayedOperation) -> None:
         operation.is_done = True

@@ -5,18 +5,36 @@ its first request comes: a node that starts loads none.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from odradek.broker.context import NO_REPLY, PENDING, Answer, RequestContext
+from odradek.broker.context import (
+    NO_REPLY,
+    PENDING,
+    Answer,
+    ForwardedContext,
+    RequestContext,
+)
 from odradek.broker.metrics.requests import RequestStats
-from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.errors import ApiError, CorruptionError, ErrorCode
+from odradek.core.slices import Steps
+from odradek.core.stalls import STALL_US_MIN
 from odradek.protocol.apis import ALL_APIS, Api
-from odradek.protocol.framing import Request, frame_response
+from odradek.protocol.forwarded import FORWARDED
+from odradek.protocol.framing import (
+    Request,
+    frame_response,
+    frame_response_in_steps,
+    open_response,
+    response_frame,
+)
 from odradek.protocol.message import Buffer, Message
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
     from odradek.core.config import BrokerConfig
     from odradek.net.server import ConnectionInfo
 
@@ -25,14 +43,19 @@ HANDLERS: Final = {
     "AddPartitionsToTxn": "add_partitions_to_txn",
     "AlterConfigs": "alter_configs",
     "AlterReplicaLogDirs": "alter_replica_log_dirs",
+    "AlterUserScramCredentials": "alter_user_scram_credentials",
     "ApiVersions": "api_versions",
     "ConsumerGroupDescribe": "consumer_group_describe",
     "ConsumerGroupHeartbeat": "consumer_group_heartbeat",
+    "CreateAcls": "create_acls",
     "CreatePartitions": "create_partitions",
     "CreateTopics": "create_topics",
+    "DeleteAcls": "delete_acls",
     "DeleteGroups": "delete_groups",
     "DeleteRecords": "delete_records",
     "DeleteTopics": "delete_topics",
+    "DescribeAcls": "describe_acls",
+    "DescribeClientQuotas": "describe_client_quotas",
     "DescribeCluster": "describe_cluster",
     "DescribeConfigs": "describe_configs",
     "DescribeGroups": "describe_groups",
@@ -41,6 +64,7 @@ HANDLERS: Final = {
     "DescribeQuorum": "describe_quorum",
     "DescribeTopicPartitions": "describe_topic_partitions",
     "DescribeTransactions": "describe_transactions",
+    "DescribeUserScramCredentials": "describe_user_scram_credentials",
     "ElectLeaders": "elect_leaders",
     "EndTxn": "end_txn",
     "Fetch": "fetch",
@@ -64,6 +88,7 @@ HANDLERS: Final = {
     "PushTelemetry": "push_telemetry",
     "SyncGroup": "sync_group",
     "TxnOffsetCommit": "txn_offset_commit",
+    "UnregisterBroker": "unregister_broker",
     "UpdateFeatures": "update_features",
     "WriteTxnMarkers": "write_txn_markers",
 }
@@ -77,10 +102,36 @@ _UNSTABLE_ENABLED_BY: Final = (
     "transaction.two.phase.commit.enable",  # InitProducerId v6 has no other use
 )
 
-Handle = Callable[[RequestContext, Any], Answer]
+LARGE_ARRAYS: Final = {
+    "AlterConfigs": "responses",
+    "CreatePartitions": "results",
+    "CreateTopics": "topics",
+    "DeleteRecords": "topics",
+    "DeleteTopics": "responses",
+    "DescribeConfigs": "results",
+    "DescribeProducers": "topics",
+    "DescribeTopicPartitions": "topics",
+    "ElectLeaders": "replica_election_results",
+    "IncrementalAlterConfigs": "responses",
+    "ListOffsets": "topics",
+    "Metadata": "topics",
+    "OffsetCommit": "topics",
+    "OffsetForLeaderEpoch": "topics",
+    "TxnOffsetCommit": "topics",
+}
+"""Responses that grow with the request, and the array that does; encoded in slices if long."""
+ELEMENTS_AT_ONCE_MAX: Final = 200
+COUNTED_BYTES_MAX: Final = 64 * 1024
+"""Of a controller's response: a longer one is passed on and its errors are not counted."""
+
+T = TypeVar("T")
+Handle = Callable[[RequestContext, Any], Answer | Steps[Message]]
 Reply = Callable[[list[Buffer] | None], None]
-Loaded = tuple[Handle, RequestStats, Callable[[Message], None] | None]
-"""A handler, what is counted of its requests, and who else is told of its answers."""
+Loaded = tuple[
+    Handle, RequestStats, Callable[[Message], None] | None, str | None, type[RequestContext]
+]
+"""A handler, what is counted of its requests, who else is told of its answers, which array of
+them may be long, and what the handler gets."""
 
 
 def newest_version(api: Api, config: "BrokerConfig") -> int:
@@ -90,17 +141,18 @@ def newest_version(api: Api, config: "BrokerConfig") -> int:
 
 
 class Dispatcher:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-        self._now_us = node.clock.monotonic_us
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
+        self._now_us = broker.clock.monotonic_us
+        self._stalls = broker.slices.stalls
         self._handlers: dict[int, Loaded] = {}
 
     def handle(self, request: Request, connection: "ConnectionInfo", reply: Reply) -> None:
         """Have a request handled; ``reply`` is called now or later, exactly once.
 
         Raises:
-            ApiError: UNSUPPORTED_VERSION: the connection is to be closed.
-            CorruptionError: So it is.
+            ApiError: UNSUPPORTED_VERSION: the caller closes the connection.
+            CorruptionError: The request is malformed: the caller closes the connection.
         """
         began_us = self._now_us()
         api, version = request.api, request.version
@@ -109,21 +161,37 @@ class Dispatcher:
         elif not self._speaks(api, version):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} version {version}")
 
-        handle, stats, on_response = self._handlers.get(api.key) or self._load(api)
+        loaded = self._handlers.get(api.key) or self._load(api)
+        handle, stats, on_response, array, make_context = loaded
         local_us = -1  # set when the handler has returned and the answer is left to others
 
-        def answer(message: Message) -> None:
-            reply(frame_response(message, api, version, request.correlation_id))
+        def send(message: Message | None, frame: list[Buffer] | None) -> None:
+            reply(frame)
             total_us = self._now_us() - began_us
             if local_us < 0:
                 stats.on_answered_at_once(message, version, total_us)
+                if total_us >= STALL_US_MIN:
+                    self._stalls.note(api.name, total_us)
             else:
                 stats.on_answered_later(message, version, total_us, local_us)
-            if on_response is not None:
+            if on_response is not None and message is not None:
                 on_response(message)
 
-        context = RequestContext(
-            self._node,
+        # Not one function that calls itself when the frame is there: it would be part of its own
+        # closure, and each request would leave a cycle for the garbage collector.
+        def answer(message: Message | None) -> None:
+            if message is None:
+                send(None, None)
+            elif array is not None and len(getattr(message, array)) > ELEMENTS_AT_ONCE_MAX:
+                framed = frame_response_in_steps(
+                    message, array, api, version, request.correlation_id
+                )
+                self._run(framed, partial(send, message), connection)
+            else:
+                send(message, frame_response(message, api, version, request.correlation_id))
+
+        context = make_context(
+            self._broker,
             api,
             request.version,
             request.client_id,
@@ -133,26 +201,62 @@ class Dispatcher:
             answer,
             connection,
         )
+        if make_context is ForwardedContext:
+            _keep_bytes(context, request, send)
         decoded = None if request.is_unknown_api_versions else request.decode()
         answered = handle(context, decoded)
         if isinstance(answered, Message):
             answer(answered)
         elif answered is NO_REPLY:
-            reply(None)
-            stats.on_answered_at_once(None, version, self._now_us() - began_us)
+            answer(None)
+        elif answered is PENDING:
+            local_us = self._now_us() - began_us
+            if local_us >= STALL_US_MIN:
+                self._stalls.note(api.name, local_us)
         else:
-            assert answered is PENDING
+            assert isinstance(answered, GeneratorType)
+            self._run(answered, answer, connection)
             local_us = self._now_us() - began_us
 
+    def _run(
+        self, steps: Steps[T], done: Callable[[T], None], connection: "ConnectionInfo"
+    ) -> None:
+        """Do a part of the work for a client in slices; an error closes its connection."""
+        fail = self._broker.server.fail_one
+        self._broker.slices.run(steps, done, lambda error: fail(connection, error))
+
     def _speaks(self, api: Api, version: int) -> bool:
-        if version > api.version_stable_max and version > newest_version(api, self._node.config):
+        if version > api.version_stable_max and version > newest_version(api, self._broker.config):
             return False
         return version >= api.version_min and api.name in HANDLERS
 
     def _load(self, api: Api) -> Loaded:
         module = import_module(f"odradek.broker.handlers.{HANDLERS[api.name]}")
-        node = self._node
-        on_response = node.replicas.on_fetched if api.key == _FETCH_KEY else None
-        loaded = module.handle, node.metrics.requests_of(api), on_response
+        broker = self._broker
+        on_response = broker.replicas.on_fetched if api.key == _FETCH_KEY else None
+        array = LARGE_ARRAYS.get(api.name)
+        context = ForwardedContext if api.name in FORWARDED else RequestContext
+        loaded = module.handle, broker.metrics.requests_of(api), on_response, array, context
         self._handlers[api.key] = loaded
         return loaded
+
+
+def _keep_bytes(
+    context: RequestContext,
+    request: Request,
+    send: Callable[[Message | None, list[Buffer] | None], None],
+) -> None:
+    """Let a request be forwarded as it came, and be answered with bytes."""
+    assert isinstance(context, ForwardedContext)
+    api, version = request.api, request.version
+
+    def reply_bytes(data: Buffer) -> None:
+        message = None
+        if len(data) <= COUNTED_BYTES_MAX:
+            with suppress(CorruptionError):  # a newer controller's: the client may know more
+                _, body = open_response(memoryview(data), api, version)
+                message = api.response().decode(body, version)
+        send(message, response_frame(data))
+
+    context.request = request
+    context.reply_bytes = reply_bytes

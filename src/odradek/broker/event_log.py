@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, Literal, TextIO
 
+from odradek.core.event import Event, cut
+
 LogFormat = Literal["human", "json"]
 
-FIELD_CHARACTERS_MAX: Final = 2_000
 TRACEBACK_CHARACTERS_MAX: Final = 20_000
-ELEMENTS_MAX: Final = 100
 _COLOURS: Final = {
     logging.DEBUG: "\x1b[2m",
     logging.WARNING: "\x1b[33m",
@@ -30,55 +30,6 @@ _COLOURS: Final = {
     logging.CRITICAL: "\x1b[1;31m",
 }
 _RESET: Final = "\x1b[0m"
-_RESERVED: Final = frozenset({"ts", "level", "logger", "event", "traceback"})
-
-
-class Event:
-    """A log message with fields: ``logger.info(Event("started", node_id=1))``."""
-
-    __slots__ = ("fields", "name")
-
-    def __init__(self, name: str, **fields: object) -> None:
-        assert _RESERVED.isdisjoint(fields)
-        self.name = name
-        self.fields = {key: _plain(value) for key, value in fields.items()}
-
-    def __str__(self) -> str:
-        """Return what people read, also where somebody else formats the line."""
-        return " ".join([self.name, *(f"{k}={_shown(v)}" for k, v in self.fields.items())])
-
-
-Field = str | int | float | None | list[str]
-
-
-def _plain(value: object) -> Field:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, list | tuple):
-        left_out = len(value) - ELEMENTS_MAX
-        elements = [_cut(str(each)) for each in value[:ELEMENTS_MAX]]
-        return elements if left_out <= 0 else [*elements, f"… {left_out} more"]
-    return _cut(str(value))
-
-
-def _cut(text: str, characters_max: int = FIELD_CHARACTERS_MAX) -> str:
-    return text if len(text) <= characters_max else f"{text[:characters_max]}…"
-
-
-def _shown(value: Field) -> str:
-    if isinstance(value, list):
-        return _quoted(",".join(value))
-    if isinstance(value, str):
-        return _quoted(value)
-    return json.dumps(value)
-
-
-def _quoted(text: str) -> str:
-    if not text.isprintable():
-        return json.dumps(text)
-    if not text or any(c in ' "=\\' for c in text):
-        return json.dumps(text, ensure_ascii=False)
-    return text
 
 
 def _timestamp(record: logging.LogRecord) -> str:
@@ -124,7 +75,7 @@ class JsonFormatter(_Formatter):
         if isinstance(message, Event):
             line |= {"event": message.name, **message.fields}
         else:  # not ours: asyncio's
-            line["event"] = _cut(record.getMessage())
+            line["event"] = cut(record.getMessage())
         traceback = self._traceback(record)
         if traceback is not None:
             line["traceback"] = traceback

@@ -7,9 +7,9 @@ from typing import Final
 
 from odradek.broker.feature_choice import choose_features, parse_feature, release_named
 from odradek.broker.formatting import FormatError, FormatPlan
-from odradek.broker.initial_voters import InitialVoter, find_controller_listener, parse_voters
 from odradek.core.config import BrokerConfig
 from odradek.core.ids import Uuid
+from odradek.quorum.initial_voters import InitialVoter, find_controller_listener, parse_voters
 
 _VOTERS: Final = "controller.quorum.voters"
 

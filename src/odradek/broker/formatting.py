@@ -16,9 +16,6 @@ from pathlib import PurePath
 from random import Random
 from typing import Final
 
-from odradek.broker.initial_voters import InitialVoter, voters_record
-from odradek.broker.metadata_log import METADATA_PARTITION
-from odradek.broker.metadata_snapshots import write_snapshot_file
 from odradek.controller.feature_changes import format_records
 from odradek.core.errors import CorruptionError, OdradekError
 from odradek.core.ids import Uuid
@@ -32,6 +29,9 @@ from odradek.metadata.snapshots import (
     snapshot_name,
 )
 from odradek.protocol.generated.metadata_records import FeatureLevelRecord
+from odradek.quorum.initial_voters import InitialVoter, voters_record
+from odradek.quorum.metadata_log import METADATA_PARTITION
+from odradek.quorum.metadata_snapshots import write_snapshot_file
 from odradek.storage.disk import Disk
 from odradek.storage.log_dir_files import (
     META_PROPERTIES,

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 from odradek.broker.coordinator_runtime import CoordinatorRuntime
 from odradek.broker.internal_topics import GROUP_TOPIC
 from odradek.core.config.group_bounds import clamp
+from odradek.core.config.group_protocols import REBALANCE_PROTOCOLS, consumer_assignors
 from odradek.metadata.config_resource import ResourceType
+from odradek.metadata.features import GROUP_VERSION
 from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.protocol.message import Message
 from odradek.records import CompressionType
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
     from odradek.coordinator.group.settings import GroupSettings
     from odradek.coordinator.group.shard import GroupShard
     from odradek.coordinator.group.topic_view import ImageTopics
@@ -24,10 +26,17 @@ if TYPE_CHECKING:
 
 
 class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
-    def __init__(self, node: "Node") -> None:
-        super().__init__(node, GROUP_TOPIC, self._new_shard, _decode, self._offsets_codec)
+    def __init__(self, broker: "BrokerServer") -> None:
+        super().__init__(broker, GROUP_TOPIC, self._new_shard, _decode, self._offsets_codec)
         self.settings: GroupSettings | None = None
         self._topics: ImageTopics | None = None
+
+    @property
+    def is_consumer_protocol_on(self) -> bool:
+        """Whether there are consumer groups: both the cluster and this broker must say so."""
+        return self._broker.image.features.get(
+            GROUP_VERSION, 0
+        ) > 0 and "consumer" in self._broker.config.elements(REBALANCE_PROTOCOLS)
 
     def on_update(self, update: MetadataUpdate) -> None:
         """Hear of a new image: other topics, topics that are gone, other settings."""
@@ -39,7 +48,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             self.tell_all(lambda shard, _now: shard.on_topics_deleted(gone))
         kinds = {resource.type for resource in update.delta.configs_changed}
         if kinds & {ResourceType.BROKER, ResourceType.GROUP}:
-            _set(self.settings, self._node.config, update.image)
+            _set(self.settings, self._broker.config, update.image)
             for shard in self.loaded_shards():
                 shard.on_settings_changed()
 
@@ -50,12 +59,12 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
         if self.settings is None or self._topics is None:
             self.settings = GroupSettings()
-            _set(self.settings, self._node.config, self._node.image)
-            self._topics = ImageTopics(self._node.image)
-        return GroupShard(self.settings, self._topics, self._node.random)
+            _set(self.settings, self._broker.config, self._broker.image)
+            self._topics = ImageTopics(self._broker.image)
+        return GroupShard(self.settings, self._topics, self._broker.random)
 
     def _offsets_codec(self) -> CompressionType:
-        return CompressionType(self._node.config.integer("offsets.topic.compression.codec"))
+        return CompressionType(self._broker.config.integer("offsets.topic.compression.codec"))
 
 
 def _set(settings: "GroupSettings", config: "BrokerConfig", image: ClusterImage) -> None:
@@ -73,7 +82,7 @@ def _set(settings: "GroupSettings", config: "BrokerConfig", image: ClusterImage)
         heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
         assignment_interval_ms=config.integer("group.consumer.assignment.interval.ms"),
         group_size_max=config.integer("group.consumer.max.size"),
-        assignors=config.elements("group.consumer.assignors"),
+        assignors=consumer_assignors(config),
         migration_policy=MigrationPolicy(policy.lower()),
         regex_refresh_interval_ms=config.integer("group.consumer.regex.refresh.interval.ms"),
         classic=classic,

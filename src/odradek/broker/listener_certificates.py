@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from odradek.broker.event_log import Event
 from odradek.broker.listeners import tls_settings, try_tls
 from odradek.core.config import BrokerConfig, ConfigError
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
+from odradek.core.event import Event
 from odradek.net.server import Listener, Server, TlsSettings
 from odradek.net.tls import CertificateIdentity, identity_of
 

@@ -13,19 +13,19 @@ have none yet.
 
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from odradek.core.config import BrokerConfig, ConfigError, ConfigValue, SecurityProtocol
-from odradek.core.config.definitions import BROKER_CONFIGS
+from odradek.core.config import BrokerConfig, SecurityProtocol
+from odradek.core.config.listener_configs import ListenerConfigs
+from odradek.core.config.listeners import sasl_refusal
 from odradek.net.server import Listener, ServerLimits, TlsSettings
 from odradek.net.settings import ClientAuth, Pem, TlsSettingsError, TlsVersion
 from odradek.net.tls import server_context
 from odradek.protocol.generated import broker_registration
 
 _NEVER_MS: Final = 1 << 53
-_MAP: Final = "listener.security.protocol.map"
 _CLIENT_AUTH: Final[Mapping[str, ClientAuth]] = {
     "none": "none",
     "requested": "requested",
@@ -35,16 +35,35 @@ _VERSIONS: Final[Mapping[str, TlsVersion]] = {"TLSv1.2": "TLSv1.2", "TLSv1.3": "
 
 
 def client_listeners(config: BrokerConfig) -> list[Listener]:
-    """Return the listeners to open; those of the controller are not among them.
+    """Return the listeners that the broker's role opens.
 
     Raises:
         ConfigError: One of them cannot be had; ``name`` is the config to change.
     """
+    return _listeners(config, config.controller_listener_names, is_controllers=False)
+
+
+def controller_listeners(config: BrokerConfig) -> list[Listener]:
+    """Return the listeners that the controller's role opens; none if the node is alone.
+
+    Raises:
+        ConfigError: One of them cannot be had; ``name`` is the config to change.
+    """
+    return _listeners(config, config.controller_listener_names, is_controllers=True)
+
+
+def _listeners(
+    config: BrokerConfig, controllers: Collection[str], *, is_controllers: bool
+) -> list[Listener]:
+    protocols = config.security_protocols
+    refusal = sasl_refusal(config.listeners, protocols)
+    if refusal is not None:
+        raise refusal
     listeners = []
     for each in config.listeners:
-        if each.name in config.controller_listener_names:
+        if (each.name in controllers) is not is_controllers:
             continue
-        match config.security_protocols[each.name]:
+        match protocols[each.name]:
             case SecurityProtocol.PLAINTEXT:
                 listeners.append(Listener(each.name, each.host, each.port))
             case SecurityProtocol.SSL:
@@ -52,11 +71,7 @@ def client_listeners(config: BrokerConfig) -> list[Listener]:
                 try_tls(config, each.name, tls)
                 listeners.append(Listener(each.name, each.host, each.port, "SSL", tls))
             case other:
-                message = (
-                    f"The listener {each.name} should speak {other}, and SASL is not supported "
-                    "yet: use PLAINTEXT or SSL."
-                )
-                raise ConfigError(message, name=_MAP)
+                raise AssertionError(f"{each.name} was to be refused: {other}")
     return listeners
 
 
@@ -89,48 +104,13 @@ def registered_listeners(
     ]
 
 
-class _SslConfigs:
-    """The ``ssl.`` configs as one listener has them: its own, or else those of the node."""
-
-    def __init__(self, config: BrokerConfig, listener: str) -> None:
-        self.listener = listener
-        self._prefix = f"listener.name.{listener.lower()}."
-        self._texts = config.levels.merge()
-        self._values = config.values
-
-    def name(self, base: str) -> str:
-        """Return the config that counts."""
-        own = self._prefix + base
-        return own if own in self._texts else base
-
-    def text(self, base: str) -> str | None:
-        value = self._value(base)
-        assert value is None or isinstance(value, str), base
-        return value or None
-
-    def elements(self, base: str) -> tuple[str, ...]:
-        value = self._value(base)
-        assert isinstance(value, tuple), base
-        return value
-
-    def _value(self, base: str) -> ConfigValue | None:
-        own = self._prefix + base
-        if own in self._texts:
-            return BROKER_CONFIGS[base].parse(self._texts[own])
-        return self._values[base]
-
-    def refuse(self, base: str, message: str) -> ConfigError:
-        name = self.name(base)
-        return ConfigError(f"{name}: {message} (listener {self.listener}).", name=name)
-
-
 def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
     """Return what a TLS listener is to show and to ask for, as its configs say; no file is read.
 
     Raises:
         ConfigError: They do not go together; ``name`` is the config to change.
     """
-    configs = _SslConfigs(config, listener)
+    configs = ListenerConfigs(config, listener)
     certificate, key = _key_store(configs)
     return TlsSettings(
         certificate=certificate,
@@ -160,11 +140,11 @@ def try_tls(config: BrokerConfig, listener: str, settings: TlsSettings) -> ssl.S
             "client_auth": "ssl.client.auth",
             "cipher_suites": "ssl.cipher.suites",
         }
-        configs = _SslConfigs(config, listener)
+        configs = ListenerConfigs(config, listener)
         raise configs.refuse(at_fault[error.setting], str(error)) from error
 
 
-def _key_store(configs: _SslConfigs) -> tuple[Pem, Pem | None]:
+def _key_store(configs: ListenerConfigs) -> tuple[Pem, Pem | None]:
     """Return certificate and key; the key is None where both are in one file."""
     location = configs.text("ssl.keystore.location")
     chain = configs.text("ssl.keystore.certificate.chain")
@@ -187,7 +167,7 @@ def _key_store(configs: _SslConfigs) -> tuple[Pem, Pem | None]:
     return chain, key
 
 
-def _trust_store(configs: _SslConfigs) -> Pem | None:
+def _trust_store(configs: ListenerConfigs) -> Pem | None:
     location = configs.text("ssl.truststore.location")
     certificates = configs.text("ssl.truststore.certificates")
     if location is None and certificates is None:
@@ -203,7 +183,7 @@ def _trust_store(configs: _SslConfigs) -> Pem | None:
     return Path(location)
 
 
-def _refuse_other_formats(configs: _SslConfigs, base: str) -> None:
+def _refuse_other_formats(configs: ListenerConfigs, base: str) -> None:
     kind = configs.text(base)
     if kind != "PEM":
         message = (
@@ -213,7 +193,7 @@ def _refuse_other_formats(configs: _SslConfigs, base: str) -> None:
         raise configs.refuse(base, message)
 
 
-def _versions(configs: _SslConfigs) -> tuple[TlsVersion, ...]:
+def _versions(configs: ListenerConfigs) -> tuple[TlsVersion, ...]:
     base = "ssl.enabled.protocols"
     names = configs.elements(base) or tuple(_VERSIONS)
     unknown = [name for name in names if name not in _VERSIONS]

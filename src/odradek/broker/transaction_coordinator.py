@@ -2,7 +2,8 @@
 
 What a transaction is and how it ends is decided in ``odradek.coordinator.transaction``; this writes
 the markers of what was decided, again and again until every partition has its own, and asks for
-others on this node whether a partition is part of a transaction.
+others on this node whether a partition is part of a transaction. A decision counts when it is
+committed, and so does a marker: only then is the next step taken.
 
 Not here: markers for partitions that other brokers lead.
 """
@@ -10,6 +11,7 @@ Not here: markers for partitions that other brokers lead.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.coordinator_runtime import CoordinatorRuntime, Led
@@ -25,7 +27,7 @@ from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.protocol.message import Message
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
     from odradek.coordinator.transaction.markers import MarkersToWrite
     from odradek.coordinator.transaction.settings import TransactionSettings
     from odradek.coordinator.transaction.shard import TransactionShard
@@ -43,13 +45,22 @@ _NEEDS_NO_MARKER: Final = frozenset(
 )
 
 
-class _CoordinatorFencedError(Exception):
-    """There was a marker of a later coordinator, or of somebody who claimed to be one."""
+class _MarkerWriting:
+    """The markers of one transaction, while they are written."""
+
+    __slots__ = ("failed", "is_given_up", "led", "markers")
+
+    def __init__(self, led: Led["TransactionShard"], markers: "MarkersToWrite") -> None:
+        self.led = led
+        self.markers = markers
+        self.failed: list[TopicPartition] = []
+        """Those that wait for another try."""
+        self.is_given_up = False
 
 
 class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
-    def __init__(self, node: "Node") -> None:
-        super().__init__(node, TRANSACTION_TOPIC, self._new_shard, _decode)
+    def __init__(self, broker: "BrokerServer") -> None:
+        super().__init__(broker, TRANSACTION_TOPIC, self._new_shard, _decode)
         self._settings: TransactionSettings | None = None
         self.marker_retries = 0
         """Transactions some of whose markers wait for another try."""
@@ -60,21 +71,25 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
             return  # no shards yet
         kinds = {resource.type for resource in update.delta.configs_changed}
         if update.delta.features_changed or ResourceType.BROKER in kinds:
-            _set(self._settings, self._node.config, update.image)
+            _set(self._settings, self._broker.config, update.image)
 
     def with_producer_id(
         self,
         transactional_id: str,
         is_needed: "Callable[[TransactionShard], bool]",
         then: Callable[[int | None], None],
+        failed: Callable[[ErrorCode], None],
     ) -> None:
-        """Call ``then`` with a new producer id if the shard will need one, else with None."""
+        """Call ``then`` with a new producer id if the shard will need one, else with None.
+
+        ``failed`` is called instead if no producer id is to be had now.
+        """
         try:
             needs_one = is_needed(self.shard_for(transactional_id))
         except ApiError:
             needs_one = False  # there is no shard, as ``then`` will find out
         if needs_one:
-            self._node.producer_ids.next(then)
+            self._broker.producer_ids.next(then, failed)
         else:
             then(None)
 
@@ -91,8 +106,8 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     ) -> None:
         """Make partitions part of a transaction, or tell whether they are.
 
-        ``then`` gets an error for each, NONE among them. ``version`` is that of transactions which
-        the producer works with.
+        ``then`` gets an error for each, NONE among them: now, or when what that rests on is
+        committed. ``version`` is that of transactions which the producer works with.
         """
 
         def decide(shard: "TransactionShard", now: Instant) -> tuple[Records, Errors]:
@@ -109,62 +124,39 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
                 transactional_id, producer_id, producer_epoch, partitions
             )
 
-        try:
-            self.ask(transactional_id, decide, then)
-        except ApiError as error:
-            then(dict.fromkeys(partitions, error.code))
+        self.ask(transactional_id, decide, then, lambda code: then(dict.fromkeys(partitions, code)))
 
     def _on_applied(self, led: Led["TransactionShard"]) -> None:
-        for markers in led.shard.take_markers(led.replica.log.high_watermark):
-            self._write_markers(led, markers, markers.partitions)
+        for markers in led.shard.take_markers(led.partition.log.high_watermark):
+            self._write_markers(_MarkerWriting(led, markers), markers.partitions)
         if led.shard.wants_producer_id:
-            self._node.producer_ids.next(lambda given: self._give_producer_id(led, given))
+            self._broker.producer_ids.next(
+                lambda given: self._give_producer_id(led, given),
+                lambda _code: None,  # the transaction's turn comes again
+            )
 
     def _give_producer_id(self, led: Led["TransactionShard"], producer_id: int) -> None:
         """Let a transaction be aborted that took too long and whose epochs are used up."""
         led.shard.give_producer_id(producer_id)
         self._arm(led)
 
-    def _write_markers(
-        self,
-        led: Led["TransactionShard"],
-        markers: "MarkersToWrite",
-        partitions: Sequence[TopicPartition],
-    ) -> None:
-        if self._led.get(led.replica.partition.partition) is not led:
-            return  # whoever leads now writes them
+    def _write_markers(self, writing: _MarkerWriting, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            if self._is_over(writing):
+                return
+            self._write_marker(writing, partition)
+
+    def _is_over(self, writing: _MarkerWriting) -> bool:
+        led = writing.led
+        is_ours = self._led.get(led.partition.key.partition) is led
+        return writing.is_given_up or not is_ours  # else the new leader writes them
+
+    def _write_marker(self, writing: _MarkerWriting, partition: TopicPartition) -> None:
+        markers = writing.markers
+        outcome = partial(self._on_marker, writing, partition)
         try:
-            failed = [each for each in partitions if not self._write_marker(led, markers, each)]
-        except _CoordinatorFencedError as error:
-            # As with Kafka the transaction stays as it was decided, and its producer is told that
-            # it goes on. A coordinator of a later epoch writes what is left.
-            _log.error("markers of %s are given up: %s", markers.transactional_id, error)
-            return
-        if failed:
-            self.marker_retries += 1
-            loop = asyncio.get_running_loop()
-            loop.call_later(MARKER_RETRY_MS / 1000, self._retry_markers, led, markers, failed)
-
-    def _retry_markers(
-        self,
-        led: Led["TransactionShard"],
-        markers: "MarkersToWrite",
-        partitions: Sequence[TopicPartition],
-    ) -> None:
-        self.marker_retries -= 1
-        self._write_markers(led, markers, partitions)
-
-    def _write_marker(
-        self, led: Led["TransactionShard"], markers: "MarkersToWrite", partition: TopicPartition
-    ) -> bool:
-        """Write one; False if it is to be tried again.
-
-        Raises:
-            _CoordinatorFencedError: A later coordinator has written there: this one never may.
-        """
-        try:
-            append_marker(
-                self._node,
+            led, end_offset = append_marker(
+                self._broker,
                 partition,
                 producer_id=markers.producer_id,
                 producer_epoch=markers.producer_epoch,
@@ -173,21 +165,54 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
                 transaction_version=markers.transaction_version,
             )
         except ApiError as error:
-            if error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-                raise _CoordinatorFencedError(str(error)) from error
-            if error.code not in _NEEDS_NO_MARKER:
-                _log.warning("marker of %s for %s: %s", markers.transactional_id, partition, error)
-                return False
-        written = led.shard.on_marker_written(
-            markers.transactional_id,
-            markers.producer_id,
-            markers.producer_epoch,
-            partition,
-            self.now(),
-            prepared_offset=markers.prepared_offset,
-        )
-        self._apply_each(led, (written,))
-        return True
+            outcome(error.code)
+            return
+        # Without a deadline: it is committed some day, or refused when leadership is lost.
+        led.when_committed(end_offset, outcome)
+
+    def _on_marker(
+        self, writing: _MarkerWriting, partition: TopicPartition, code: ErrorCode
+    ) -> None:
+        """Go on when a marker is committed, or is not."""
+        led, markers = writing.led, writing.markers
+        if self._is_over(writing):
+            return
+        if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            # There was a marker of a later coordinator, or of somebody who claimed to be one. As
+            # with Kafka the transaction stays as it was decided, and its producer is told that it
+            # goes on. A coordinator of a later epoch writes what is left.
+            writing.is_given_up = True
+            named = markers.transactional_id
+            _log.error("markers of %s are given up: %s: %s", named, partition, code.name)
+        elif code and code not in _NEEDS_NO_MARKER:
+            # Of a directory that is full or broken there is an event already; not one a try.
+            is_known = code is ErrorCode.KAFKA_STORAGE_ERROR
+            level = logging.DEBUG if is_known else logging.WARNING
+            named = markers.transactional_id
+            _log.log(level, "marker of %s for %s: %s", named, partition, code.name)
+            self._retry_later(writing, partition)
+        else:
+            written = led.shard.on_marker_written(
+                markers.transactional_id,
+                markers.producer_id,
+                markers.producer_epoch,
+                partition,
+                self.now(),
+                prepared_offset=markers.prepared_offset,
+            )
+            self._apply_each(led, (written,))
+
+    def _retry_later(self, writing: _MarkerWriting, partition: TopicPartition) -> None:
+        writing.failed.append(partition)
+        if len(writing.failed) == 1:
+            self.marker_retries += 1
+            loop = asyncio.get_running_loop()
+            loop.call_later(MARKER_RETRY_MS / 1000, self._retry_markers, writing)
+
+    def _retry_markers(self, writing: _MarkerWriting) -> None:
+        self.marker_retries -= 1
+        failed, writing.failed = writing.failed, []
+        self._write_markers(writing, failed)
 
     def _new_shard(self, leader_epoch: int) -> "TransactionShard":
         from odradek.coordinator.transaction.settings import TransactionSettings
@@ -195,8 +220,8 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
         if self._settings is None:
             self._settings = TransactionSettings()
-            _set(self._settings, self._node.config, self._node.image)
-        shard = TransactionShard(self._settings, self._node.random)
+            _set(self._settings, self._broker.config, self._broker.image)
+        shard = TransactionShard(self._settings, self._broker.random)
         shard.coordinator_epoch = leader_epoch
         return shard
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from odradek.broker.commit_wait import Appended
 from odradek.broker.internal_topics import GROUP_TOPIC
 from odradek.core.ids import TopicPartition
 from odradek.records import ControlRecordType
@@ -10,11 +11,11 @@ from odradek.records.control import EndTransactionMarker
 from odradek.storage.producer_state import AppendOrigin
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
 
 
 def append_marker(
-    node: "Node",
+    broker: "BrokerServer",
     partition: TopicPartition,
     *,
     producer_id: int,
@@ -22,13 +23,13 @@ def append_marker(
     is_commit: bool,
     coordinator_epoch: int,
     transaction_version: int,
-) -> None:
-    """Append a marker to a partition that this node leads.
+) -> Appended:
+    """Append a marker to a partition that this node leads; it counts when it is committed.
 
     Raises:
         ApiError: It does not lead it, or the marker is late.
     """
-    now_ms = node.clock.now_ms()
+    now_ms = broker.clock.now_ms()
     kind = ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT
     batch = build_end_transaction_marker(
         EndTransactionMarker(kind, coordinator_epoch),
@@ -37,18 +38,19 @@ def append_marker(
         producer_epoch=producer_epoch,
     )
     if partition.topic == GROUP_TOPIC:
-        node.groups.append_marker(
+        led = broker.groups.append_marker(
             partition.partition,
             batch,
             producer_id,
             is_committed=is_commit,
             version=transaction_version,
         )
-        return
-    node.replicas.append(
-        node.replicas.leader(partition),
+        return led, led.log.log_end_offset
+    led = broker.replicas.leader(partition)
+    led.append(
         batch,
         now_ms,
         origin=AppendOrigin.COORDINATOR,
         transaction_version=transaction_version,
     )
+    return led, led.log.log_end_offset

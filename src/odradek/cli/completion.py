@@ -5,11 +5,11 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
+from odradek.cli.name_completion import VARIABLE
 from odradek.cli.tool_options import Tool
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 _PROGRAM: Final = "odradek"
-_VARIABLE: Final = "_ODRADEK_COMPLETE"
 
 
 @click.command(cls=Tool)
@@ -26,4 +26,4 @@ def completion(shell: str) -> None:
     assert kind is not None, "click knows these three"
     root = click.get_current_context().find_root().command
     # bash older than 4.4 cannot do it, and click says so on stderr.
-    click.echo(kind(root, {}, _PROGRAM, _VARIABLE).source())
+    click.echo(kind(root, {}, _PROGRAM, VARIABLE).source())

@@ -1,6 +1,6 @@
 """``odradek configs``, the twin of ``kafka-configs``.
 
-Missing: quotas and SCRAM credentials of users, clients and addresses; no broker here has them yet.
+Missing: quotas of users, clients and addresses; no broker here has them yet.
 """
 
 import re
@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.config_report import describe
 from odradek.cli.tool_options import (
+    Either,
     Server,
     Tool,
     ToolError,
@@ -22,6 +24,7 @@ from odradek.cli.tool_options import (
     load_properties,
     server_options,
 )
+from odradek.cli.user_configs import alter_user, describe_users, scram_change
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.configs import ConfigChange, ConfigResource
 from odradek.core.config import ConfigResourceType
@@ -33,8 +36,9 @@ _RESOURCES: Final = {
     "client-metrics": ConfigResourceType.CLIENT_METRICS,
     "groups": ConfigResourceType.GROUP,
 }
-_QUOTAS: Final = ("clients", "users", "ips")
-_WITH_DEFAULTS: Final = ("brokers", *_QUOTAS)
+_USERS: Final = "users"
+_QUOTAS: Final = ("clients", "ips")
+_WITH_DEFAULTS: Final = ("brokers", _USERS, *_QUOTAS)
 _SHORT: Final = {
     "topic": "topics",
     "client": "clients",
@@ -51,6 +55,10 @@ _DEFAULTS: Final = {
     "broker_defaults": "brokers",
     "ip_defaults": "ips",
 }
+_EITHER: Final = Either(
+    "Only one of --bootstrap-server or --bootstrap-controller can be specified",
+    "Either --bootstrap-server or --bootstrap-controller must be specified.",
+)
 # Commas and signs within brackets belong to a value: k=[v1,v2].
 _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 _LEGAL_NAME: Final = re.compile(r"[$a-zA-Z0-9._-]*")
@@ -69,7 +77,7 @@ class Entity:
 
 
 @click.command(cls=Tool, no_args_is_help=True)
-@server_options(controller=True)
+@server_options(controller=_EITHER)
 @click.option("--describe", is_flag=True, help="List the configs that were set.")
 @click.option("--alter", is_flag=True, help="Set configs, or take them back.")
 @click.option("--all", "show_all", is_flag=True, help="With --describe: those that were not, too.")
@@ -78,23 +86,33 @@ class Entity:
     "entity_types",
     multiple=True,
     metavar="TYPE",
-    help=f"One of {', '.join(_RESOURCES)}. Comes later: {', '.join(_QUOTAS)}.",
+    help=f"One of {', '.join((*_RESOURCES, _USERS))}. Comes later: {', '.join(_QUOTAS)}.",
 )
-@click.option("--entity-name", "entity_names", multiple=True, help="Topic, broker id, group …")
+@click.option(
+    "--entity-name",
+    "entity_names",
+    multiple=True,
+    help="Topic, broker id, group …",
+    shell_complete=name_completion.entities,
+)
 @click.option("--entity-default", is_flag=True, help="What holds for all brokers.")
 @click.option("--add-config", metavar="K1=V1,K2=[V1,V2]", help="Configs to set.")
 @click.option(
     "--add-config-file", type=click.Path(dir_okay=False, path_type=Path), help="The same in a file."
 )
 @click.option("--delete-config", metavar="K1,K2", help="Configs to take back.")
-@click.option("--topic", help="Short for --entity-type topics --entity-name …")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    help="Short for --entity-type topics --entity-name …",
+)
 @click.option("--broker", help="The same for brokers.")
 @click.option("--broker-logger", help="The same for broker-loggers.")
-@click.option("--group", help="The same for groups.")
+@click.option("--group", shell_complete=name_completion.groups, help="The same for groups.")
 @click.option("--client-metrics", help="The same for client-metrics.")
 @click.option("--broker-defaults", is_flag=True, help="--entity-type brokers --entity-default")
+@click.option("--user", help="The same for users.")
 @click.option("--client", hidden=True)
-@click.option("--user", hidden=True)
 @click.option("--ip", hidden=True)
 @click.option("--client-defaults", is_flag=True, hidden=True)
 @click.option("--user-defaults", is_flag=True, hidden=True)
@@ -113,7 +131,10 @@ def configs(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Describe and alter configs of topics, brokers, groups and client metrics."""
+    """Describe and alter configs of topics, brokers, groups, client metrics and users.
+
+    Users have SCRAM credentials: --add-config 'SCRAM-SHA-256=[iterations=8192,password=...]'.
+    """
     action = check_one_action({f"--{name}": flags.pop(name) for name in ("describe", "alter")})
     given = {"describe": action == "--describe", "add-config": add_config}
     check_not_with(
@@ -121,6 +142,12 @@ def configs(
     )
     names = [*entity_names, *([""] if entity_default else [])]
     entity = _entity(entity_types, names, flags)
+    if entity.type == _USERS and entity.name == "":
+        problem = "The use of --entity-default or --user-defaults is not allowed with User SCRAM"
+        raise click.UsageError(f"{problem} Credentials; quotas come later.")
+    if action == "--describe" and entity.type == _USERS:
+        server.run(partial(describe_users, entity.name, as_json=as_json), report=_report)
+        return
     if action == "--describe":
         _check_described(entity)
         work = partial(describe, entity.type, entity.resource.type, entity.name)
@@ -129,6 +156,9 @@ def configs(
     changes = _changes(add_config, add_config_file, delete_config)
     if entity.name is None or (entity.name == "" and entity.type not in _WITH_DEFAULTS):
         raise click.UsageError(f"An entity name must be specified with --alter of {entity.type}")
+    if entity.type == _USERS:
+        server.run(partial(alter_user, entity.name, scram_change(changes)), report=_report)
+        return
     server.run(partial(_alter, entity, changes), report=_report)
 
 
@@ -151,7 +181,7 @@ def _entity(types: tuple[str, ...], names: list[str], flags: Mapping[str, Any]) 
     names = [*names, *(name for _, name in short)]
     if not kinds:
         raise click.UsageError("At least one entity type must be specified")
-    allowed = (*_RESOURCES, *_QUOTAS)
+    allowed = (*_RESOURCES, _USERS, *_QUOTAS)
     for kind in kinds:
         if kind not in allowed:
             problem = f"the entity type must be one of {', '.join(allowed)}"
@@ -177,7 +207,7 @@ def _check_described(entity: Entity) -> None:
         raise click.UsageError(f"An entity name {problem}")
 
 
-def _changes(added: str | None, file: Path | None, deleted: str | None) -> dict[str, ConfigChange]:
+def _changes(added: str | None, file: Path | None, deleted: str | None) -> dict[str, str | None]:
     if added is not None and file is not None:
         raise click.UsageError("Only one of --add-config or --add-config-file must be specified")
     if added is None and file is None and deleted is None:

@@ -4,6 +4,7 @@ Of Kafka's options all are there. When nothing has come for ``--timeout-ms`` tha
 exit code 0; what really fails is exit code 1, where Kafka's tool has 0 for that too.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.client_options import (
     FILE,
     Wording,
@@ -27,7 +29,10 @@ from odradek.cli.running import run_until_stopped
 from odradek.cli.standard_streams import Output
 from odradek.cli.tool_options import Server, Tool, ToolError, load_properties
 from odradek.client.consumer import Consumer, ConsumerRecord, TopicPartition
+from odradek.client.consumer.extensions import RecordsByPartition
 from odradek.client.consumer.settings import DEFINITIONS
+from odradek.client.errors import KafkaError
+from odradek.client.settings import as_settings
 
 _WORDING: Final = Wording(
     "Option {old} is deprecated and will be removed in a future version. Use {new} instead.",
@@ -63,12 +68,16 @@ def _note_new_consumer(_: click.Context, __: click.Parameter, value: bool) -> No
 @client_options(
     old_config="--consumer.config", old_property="--consumer-property", wording=_WORDING
 )
-@click.option("--topic", help="The topic to read.")
+@click.option("--topic", shell_complete=name_completion.topics, help="The topic to read.")
 @click.option("--include", metavar="PATTERN", help="Read all topics whose name matches.")
 @click.option("--partition", type=click.IntRange(0), help="Read this partition alone.")
 @click.option("--offset", help="With --partition: where to begin. A number, earliest or latest.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the first record there is.")
-@click.option("--group", help="The group to be in, which keeps how far it is.")
+@click.option(
+    "--group",
+    shell_complete=name_completion.groups,
+    help="The group to be in, which keeps how far it is.",
+)
 @click.option("--max-messages", type=int, help="Read so many, then end.")
 @click.option("--timeout-ms", type=int, help="End if nothing has come for so long.")
 @click.option(
@@ -213,6 +222,7 @@ def _consumer_settings(
             f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}',"
             " please remove one option"
         )
+    settings["surface.retriable.errors"] = "true"  # see _poll
     if groups:
         settings["group.id"] = groups.pop()
     elif partition is None:
@@ -232,7 +242,7 @@ async def consume(settings: Mapping[str, str], reading: Reading) -> None:
     """
     session = _Session(reading)
     try:
-        async with Consumer(settings=settings) as consumer:
+        async with Consumer(settings=as_settings(settings)) as consumer:
             _begin(consumer, reading)
             await session.run(consumer)
     finally:
@@ -269,10 +279,28 @@ class _Session:
             wanted = _POLL_RECORDS_MAX
             if reading.records_max is not None:
                 wanted = min(wanted, reading.records_max - self.count)
-            polled = await consumer.poll(reading.timeout_seconds, wanted)
+            polled = await self._poll(consumer, wanted)
             records = [record for share in polled.values() for record in share]
             if not records or not await self._print(consumer, records):
                 return
+
+    async def _poll(self, consumer: Consumer, wanted: int) -> RecordsByPartition:
+        """Poll; what goes wrong meanwhile counts if it keeps the consumer from getting anything."""
+        loop, timeout = asyncio.get_running_loop(), self._reading.timeout_seconds
+        deadline = None if timeout is None else loop.time() + timeout
+        trouble: KafkaError | None = None
+        while True:
+            left = None if deadline is None else max(deadline - loop.time(), 0)
+            try:
+                polled = await consumer.poll(left, wanted)
+                break
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                trouble = error
+        if trouble is not None and not polled and not consumer.assignment():
+            raise trouble
+        return polled
 
     async def _print(self, consumer: Consumer, records: list[ConsumerRecord]) -> bool:
         """Write all records that there are; False if nobody reads them."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.client_options import (
     FILE,
     Wording,
@@ -29,6 +30,7 @@ from odradek.cli.tool_options import Server, Tool, ToolError, load_properties, r
 from odradek.client.errors import KafkaError
 from odradek.client.producer import Producer, RecordMetadata
 from odradek.client.producer.settings import DEFINITIONS
+from odradek.client.settings import as_settings
 
 _READERS: Final = ("org.apache.kafka.tools.LineMessageReader", "LineMessageReader")
 _WORDING: Final = Wording(
@@ -55,7 +57,12 @@ _SETTINGS: Final = {
 @client_options(
     old_config="--producer.config", old_property="--producer-property", wording=_WORDING
 )
-@click.option("--topic", required=True, help="The topic to send to. REQUIRED.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    required=True,
+    help="The topic to send to. REQUIRED.",
+)
 @click.option("--sync", is_flag=True, help="Wait for each record before the next is sent.")
 @click.option(
     "--compression-codec",
@@ -143,7 +150,7 @@ async def produce(
     """
     failures = _Failures(topic)
     prompt = _prompt if sys.stdin.isatty() and sys.stdout.isatty() else _no_prompt
-    async with Producer(settings) as producer, aclosing(line_batches()) as batches:
+    async with Producer(as_settings(settings)) as producer, aclosing(line_batches()) as batches:
         prompt()
         async for lines in batches:
             for line in lines:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from odradek.cli import group_report, offset_reset
+from odradek.cli import group_report, name_completion, offset_reset
 from odradek.cli.tables import column_width, json_object, padded, print_json
 from odradek.cli.tool_options import (
     Server,
@@ -112,9 +112,19 @@ class Options:
 @click.option("--reset-offsets", is_flag=True, help="Set offsets of groups without members.")
 @click.option("--delete-offsets", is_flag=True, help="Forget offsets of a group.")
 @click.option("--validate-regex", metavar="REGEX", help="Tell whether RE2 takes it.")
-@click.option("--group", multiple=True, help="A group; may be repeated.")
+@click.option(
+    "--group",
+    shell_complete=name_completion.groups,
+    multiple=True,
+    help="A group; may be repeated.",
+)
 @click.option("--all-groups", is_flag=True, help="All consumer groups.")
-@click.option("--topic", multiple=True, help="A topic or topic:0,1,2; may be repeated.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    multiple=True,
+    help="A topic or topic:0,1,2; may be repeated.",
+)
 @click.option("--all-topics", is_flag=True, help="All topics that a group has offsets of.")
 @click.option("--members", is_flag=True, help="With --describe: the members.")
 @click.option("--offsets", is_flag=True, help="With --describe: offsets and lag, the default.")

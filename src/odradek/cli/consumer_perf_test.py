@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from odradek.cli.client_metrics import metric_lines
+from odradek.cli import name_completion
 from odradek.cli.client_options import (
     Wording,
     client_options,
@@ -19,12 +19,14 @@ from odradek.cli.client_options import (
     newer,
 )
 from odradek.cli.java_dates import JavaDateFormat
+from odradek.cli.metric_lines import metric_lines
 from odradek.cli.producer_stats import MIB
 from odradek.cli.progress import Progress
 from odradek.cli.running import run_until_stopped
 from odradek.cli.tool_options import Server, Tool
 from odradek.client.consumer import Consumer, RebalanceListener, TopicPartition
 from odradek.client.consumer.settings import DEFINITIONS
+from odradek.client.settings import as_settings
 
 _WORDING: Final = Wording(
     "Warning: {old} is deprecated. Use {new} instead.",
@@ -50,11 +52,13 @@ class Plan(NamedTuple):
 
 @click.command(cls=Tool)
 @client_options(old_config="--consumer.config", wording=_WORDING)
-@click.option("--topic", help="The topic to read.")
+@click.option("--topic", shell_complete=name_completion.topics, help="The topic to read.")
 @click.option("--include", metavar="PATTERN", help="Read all topics whose name matches.")
 @click.option("--num-records", type=int, help="How many records to read. REQUIRED.")
 @click.option("--messages", type=int, hidden=True)
-@click.option("--group", help="The group to be in; one of its own.")
+@click.option(
+    "--group", shell_complete=name_completion.groups, help="The group to be in; one of its own."
+)
 @click.option("--fetch-size", type=int, default=MIB, help="max.partition.fetch.bytes; 1 MiB.")
 @click.option("--from-latest", is_flag=True, help="Begin at the end instead of the beginning.")
 @click.option(
@@ -162,7 +166,7 @@ async def read_all(settings: dict[str, str], plan: Plan) -> None:
         KafkaError: It cannot be read.
     """
     async with (
-        Consumer(settings=settings) as consumer,
+        Consumer(settings=as_settings(settings)) as consumer,
         Progress("read", plan.records) as progress,
     ):
         start = Count(_now_ms())

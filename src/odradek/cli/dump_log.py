@@ -20,12 +20,14 @@ LINES_PER_WRITE = 512
 class KafkaToolCommand(click.Command):
     """A command that behaves as Kafka's tools do when it is called wrongly.
 
-    Wrong options, none at all, and ``--help`` too: message and help on stderr, exit code 1.
+    Wrong options, none at all, and ``--help`` too: message on stderr, exit code 1; with the help
+    where nothing else was to be said.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or "--help" in args:
-            _refuse(ctx, self.help or "")
+            click.echo(f"{self.help}\n{ctx.get_help()}", err=True)
+            ctx.exit(1)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as error:
@@ -36,7 +38,8 @@ class KafkaToolCommand(click.Command):
 
 
 def _refuse(ctx: click.Context, message: str) -> NoReturn:
-    click.echo(f"{message}\n{ctx.get_help()}", err=True)
+    where = f"Try '{ctx.command_path} --help' for its options."
+    click.echo(f"{message}\n{ctx.get_usage()}\n{where}", err=True)
     ctx.exit(1)
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.client_options import Wording, client_options
 from odradek.cli.producer_stats import percentiles
 from odradek.cli.running import run_until_stopped
@@ -18,6 +19,7 @@ from odradek.client.consumer import Consumer, ConsumerRecord
 from odradek.client.consumer.settings import DEFINITIONS as CONSUMER_SETTINGS
 from odradek.client.producer import Producer
 from odradek.client.producer.settings import DEFINITIONS as PRODUCER_SETTINGS
+from odradek.client.settings import as_settings
 from odradek.storage.dump.java_text import java_double
 
 _POLL_MS: Final = 60_000
@@ -70,7 +72,12 @@ def _size(name: str, help_text: str, least: int = 0) -> Callable[[F], F]:
 
 @click.command(cls=LatencyTool)
 @client_options(wording=_WORDING)
-@click.option("--topic", required=True, help="The topic for this; made if it is not there.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    required=True,
+    help="The topic for this; made if it is not there.",
+)
 @click.option("--num-records", type=click.IntRange(1, _RECORDS_MAX), required=True)
 @click.option("--producer-acks", type=click.Choice(["1", "all"]), required=True)
 @click.option("--record-size", type=click.IntRange(0), required=True, help="Bytes of a value.")
@@ -108,7 +115,10 @@ async def _measure(server: Server, topic: str, records: int, acks: str, shape: S
         "max.block.ms": str(_BLOCK_MS),
         "acks": acks,
     }
-    async with Consumer(settings=reads) as consumer, Producer(sends) as producer:
+    async with (
+        Consumer(settings=as_settings(reads)) as consumer,
+        Producer(as_settings(sends)) as producer,
+    ):
         partitions = await consumer.partitions_for(topic)
         consumer.assign(partitions)
         consumer.seek_to_end()
@@ -122,7 +132,7 @@ def _for(settings: Mapping[str, str], known: Mapping[str, object]) -> dict[str, 
 
 
 async def _ensure_topic(settings: dict[str, str], topic: str) -> None:
-    async with Admin(settings) as admin:
+    async with Admin(as_settings(settings)) as admin:
         if topic in {each.name for each in await admin.list_topics(include_internal=True)}:
             return
         click.echo(

@@ -16,6 +16,7 @@ from odradek.broker.feature_choice import (
 )
 from odradek.cli.tables import print_json
 from odradek.cli.tool_options import (
+    BROKERS_OR_CONTROLLERS,
     Server,
     ToolError,
     ToolGroup,
@@ -36,7 +37,7 @@ _LINE: Final = (
 
 
 @click.group(cls=ToolGroup, no_args_is_help=False)
-@server_options(controller=True, required=False)
+@server_options(controller=BROKERS_OR_CONTROLLERS, required=False)
 @click.pass_context
 def features(ctx: click.Context, server: Server | None) -> None:
     """Describe, upgrade and downgrade the features of a cluster."""

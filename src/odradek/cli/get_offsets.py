@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.tables import print_json
 from odradek.cli.tool_options import Server, Tool, ToolError, reason, server_options
 from odradek.cli.topic_filter import topic_filter
@@ -27,7 +28,11 @@ _NO_OFFSET: Final = -1
     metavar="t1:1,t2:0-3,t3,t4:5-,t5:-3",
     help="Topics, as regular expressions, and their partitions: one, a range without its end, all.",
 )
-@click.option("--topic", help="A name or a regular expression. Default: all topics.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    help="A name or a regular expression. Default: all topics.",
+)
 @click.option("--partitions", metavar="ID,ID,…", help="Default: all partitions.")
 @click.option(
     "--time",

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.json_files import duplicates, partition_of, read_rows
 from odradek.cli.tool_options import (
     Server,
@@ -34,7 +35,11 @@ _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
     help="preferred: where another leads than the first replica. unclean: where nobody leads;"
     " records may be lost. REQUIRED.",
 )
-@click.option("--topic", help="One partition of this topic: give --partition too.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    help="One partition of this topic: give --partition too.",
+)
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--all-topic-partitions", is_flag=True, help="Wherever it is needed.")
 @click.option(

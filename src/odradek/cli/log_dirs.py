@@ -5,6 +5,7 @@ from typing import Final
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.tables import print_json
 from odradek.cli.tool_options import Server, Tool, ToolError, server_options
 from odradek.client.admin.admin import Admin
@@ -19,7 +20,13 @@ _OFFLINE: Final = "org.apache.kafka.common.errors.KafkaStorageException"
 @click.command(cls=Tool, no_args_is_help=True)
 @server_options(has_broker_list=True)
 @click.option("--describe", is_flag=True, help="Describe log directories. REQUIRED.")
-@click.option("--topic-list", default="", metavar="TOPIC,…", help="Default: all topics.")
+@click.option(
+    "--topic-list",
+    shell_complete=name_completion.topic_list,
+    default="",
+    metavar="TOPIC,…",
+    help="Default: all topics.",
+)
 @click.option("--broker-list", default="", metavar="ID,…", help="Default: all brokers.")
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON only.")
 def log_dirs(

@@ -15,6 +15,7 @@ from odradek.protocol import __main__ as protocol_table
 
 TOOLS: Final[Mapping[str, str]] = {
     "broker-api-versions": "List the versions of the APIs that brokers speak.",
+    "client-metrics": "Describe and alter which metrics clients push to brokers.",
     "cluster": "Show the id of a cluster and its endpoints; unregister a broker.",
     "completion": "Print a script by which a shell completes this command.",
     "configs": "Describe and alter configs of topics, brokers, groups and client metrics.",
@@ -55,6 +56,15 @@ class LazyGroup(click.Group):
         command = getattr(import_module(f"odradek.cli.{attribute}"), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and args[0] not in TOOLS:
+            from odradek.cli.suggestions import check_command
+
+            check_command(self, ctx, args[0])
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, self._short_help(ctx, name)) for name in self.list_commands(ctx)]

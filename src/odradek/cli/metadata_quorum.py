@@ -11,6 +11,7 @@ import click
 
 from odradek.cli.tables import print_json, print_tabbed
 from odradek.cli.tool_options import (
+    BROKERS_OR_CONTROLLERS,
     Server,
     ToolError,
     ToolGroup,
@@ -35,7 +36,7 @@ _NO_TIME: Final = -1
 
 
 @click.group(cls=ToolGroup, no_args_is_help=False)
-@server_options(controller=True, required=False)
+@server_options(controller=BROKERS_OR_CONTROLLERS, required=False)
 @click.pass_context
 def metadata_quorum(ctx: click.Context, server: Server | None) -> None:
     """Describe the metadata quorum."""

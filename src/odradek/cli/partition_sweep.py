@@ -16,6 +16,7 @@ from odradek.cli.tool_options import ToolError
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.topics import NewTopic
 from odradek.client.consumer import Consumer, TopicPartition
+from odradek.client.settings import as_settings
 
 
 class Sweep(NamedTuple):
@@ -57,7 +58,7 @@ async def run_sweep(sweep: Sweep, settings: ClientSettings, progress: Progress) 
         ToolError: Records got lost.
     """
     measured = []
-    async with Admin(settings.admin) as admin:
+    async with Admin(as_settings(settings.admin)) as admin:
         for number in sweep.partitions:
             topic = f"{sweep.topic_prefix}-{number}"
             new = NewTopic(topic, number, sweep.replication_factor)
@@ -105,7 +106,7 @@ async def _read(
     topic: str, number: int, sweep: Sweep, settings: Mapping[str, str], progress: Progress
 ) -> None:
     count = 0
-    async with Consumer(settings=settings) as consumer:
+    async with Consumer(settings=as_settings(settings)) as consumer:
         consumer.assign([TopicPartition(topic, each) for each in range(number)])
         consumer.seek_to_beginning()
         while count < sweep.records:

@@ -47,7 +47,16 @@ def run(
     file: Path, trigger: pipeline.Trigger | None, *, as_json: bool, metrics_port: int | None
 ) -> None:
     definition = _loaded(file)
-    observers = _observers(definition.name, as_json, metrics_port)
+    kind = JsonLines if as_json else Terminal if sys.stdout.isatty() else Lines
+    shown = kind(sys.stdout)
+    observers = [*_metrics(definition.name, metrics_port), shown]
+
+    def on_stage(text: str) -> None:
+        # A table that draws over itself must know of other lines.
+        if isinstance(shown, Terminal):
+            shown.note(text)
+        else:
+            click.echo(text, err=True)
 
     def on_progress(progress: Mapping[str, pipeline.QueryProgress]) -> None:
         for observer in observers:
@@ -59,6 +68,7 @@ def run(
             trigger=trigger,
             # Again, because Spark takes Ctrl-C for itself when it starts.
             on_session=stop.install,
+            on_stage=on_stage,
             on_progress=on_progress,
             should_stop=lambda: stop.came is not None,
         )
@@ -104,18 +114,16 @@ class Stop:
             signal.signal(number, handler or signal.SIG_DFL)
 
 
-def _observers(name: str, as_json: bool, metrics_port: int | None) -> list[Observer]:
-    """Return who is told, in this order: what a person sees is in the metrics already."""
-    kind = JsonLines if as_json else Terminal if sys.stdout.isatty() else Lines
-    shown = kind(sys.stdout)
-    if metrics_port is None:
-        return [shown]
+def _metrics(name: str, port: int | None) -> list[Observer]:
+    """Return who is told first, if anybody: what a person sees is in the metrics already."""
+    if port is None:
+        return []
     try:
-        metrics = Metrics(name, metrics_port)
+        metrics = Metrics(name, port)
     except OSError as error:
-        _fail(f"--metrics-port {metrics_port}: {error.strerror or error}", error, 1)
+        _fail(f"--metrics-port {port}: {error.strerror or error}", error, 1)
     click.echo(f"metrics on http://127.0.0.1:{metrics.port}/metrics", err=True)
-    return [metrics, shown]
+    return [metrics]
 
 
 # Status.

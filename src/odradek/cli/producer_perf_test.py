@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from odradek.cli.client_metrics import metric_lines
+from odradek.cli import name_completion
 from odradek.cli.client_options import FILE, Wording, client_options, client_settings
+from odradek.cli.metric_lines import metric_lines
 from odradek.cli.payloads import Payload, chosen_from, numbers, random_letters, read_payloads
 from odradek.cli.producer_stats import ProducerStats
 from odradek.cli.progress import Progress
@@ -23,6 +24,7 @@ from odradek.cli.throttle import Throttle
 from odradek.cli.tool_options import Server, Tool, ToolError, reason
 from odradek.client.producer import Producer, RecordMetadata
 from odradek.client.producer.settings import DEFINITIONS
+from odradek.client.settings import as_settings
 from odradek.core.ids import Uuid
 
 _WORDING: Final = Wording(
@@ -77,7 +79,12 @@ class Load(NamedTuple):
     wording=_WORDING,
     required=False,
 )
-@click.option("--topic", required=True, help="The topic to send to. REQUIRED.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    required=True,
+    help="The topic to send to. REQUIRED.",
+)
 @click.option("--num-records", type=int, required=True, help="How many records. REQUIRED.")
 @click.option("--record-size", type=int, help="Bytes of a value. This or one of the next two.")
 @click.option("--payload-file", type=FILE, help="A file with values, picked at random.")
@@ -183,7 +190,7 @@ async def run_load(
         KafkaError: It could not be sent.
         ToolError: Some of it was not delivered.
     """
-    async with Producer(settings) as producer:
+    async with Producer(as_settings(settings)) as producer:
         if load.transaction_ms is not None:
             await producer.init_transactions()
         if load.warmup_records:

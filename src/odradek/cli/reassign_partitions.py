@@ -22,6 +22,7 @@ from odradek.cli.reassignment_report import (
     verify,
 )
 from odradek.cli.tool_options import (
+    Either,
     Server,
     Tool,
     ToolError,
@@ -59,6 +60,11 @@ _PERMITTED: Final[Mapping[str, Sequence[str]]] = {
     "list": ("json",),
 }
 _TIMEOUT_MS: Final = 10_000
+_EITHER: Final = Either(
+    "Please don't specify both --bootstrap-server and --bootstrap-controller",
+    "Please specify either --bootstrap-server or --bootstrap-controller",
+)
+_BY_CONTROLLERS: Final = ("cancel", "list")
 
 Given: TypeAlias = Mapping[str, Any]
 """The flags by their own names."""
@@ -66,7 +72,7 @@ Work: TypeAlias = Callable[[Admin], Awaitable[None]]
 
 
 @click.command(cls=Tool, no_args_is_help=True)
-@server_options(controller=True, has_broker_list=True)
+@server_options(controller=_EITHER, has_broker_list=True)
 @click.option("--generate", is_flag=True, help="Propose where partitions could go; move nothing.")
 @click.option("--execute", is_flag=True, help="Begin to move partitions.")
 @click.option("--verify", is_flag=True, help="Tell how far it is; when over, end the throttles.")
@@ -106,6 +112,9 @@ def reassign_partitions(server: Server, **flags: Any) -> None:
         if is_given(value) and name not in allowed:
             problem = f'Option "[{name}]" can\'t be used with action "[{action}]"'
             raise click.UsageError(problem)
+    if server.uses_controllers and action not in _BY_CONTROLLERS:
+        problem = f'Option "[bootstrap-controller]" can\'t be used with action "[{action}]"'
+        raise click.UsageError(problem)
     try:
         work = _WORK[action](given)  # files are looked at before anybody is asked
     except ToolError as error:

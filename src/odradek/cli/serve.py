@@ -77,12 +77,17 @@ def serve(
     log_format: "LogFormat",
     log_level: str,
 ) -> None:
-    """Run a broker. With no options: on 127.0.0.1:9092, data in a folder of this user's.
+    """Run a node. With no options: a broker on 127.0.0.1:9092, data in a folder of this user's.
 
-    PROPERTIES is a server.properties file, in Kafka's names.
+    PROPERTIES is a server.properties file, in Kafka's names. Without it the node is one that stands
+    alone: internal topics have one replica, and group.initial.rebalance.delay.ms is 0, as in
+    Kafka's sample files; with it Kafka's defaults hold.
 
-    Prints `odradek ready on HOST:PORT` when clients can come, once for each listener. SIGTERM and
-    Ctrl-C stop it cleanly.
+    A node that names controllers (controller.quorum.voters, controller.quorum.bootstrap.servers) is
+    part of a cluster: `odradek storage format` comes first.
+
+    Prints `odradek ready on HOST:PORT` for each listener as soon as it serves requests: a broker's
+    when the controller has unfenced it. SIGTERM and Ctrl-C stop it cleanly.
 
     Topics that clients ask for are created by default, as in Kafka. In production set
     auto.create.topics.enable=false: a misspelt name would otherwise become a topic.
@@ -112,8 +117,8 @@ def _run(
     config_file: Path | None, overrides: list[str], metrics_host: str, metrics_port: int | None
 ) -> None:
     from odradek.broker.metrics.endpoint import Endpoint
-    from odradek.broker.node import Node
-    from odradek.broker.serving import load_config, run
+    from odradek.node.node import Node
+    from odradek.node.serving import load_config, run
 
     loaded = load_config(config_file, overrides)
     node = Node(loaded.config)
@@ -129,6 +134,6 @@ def _log_end(error: Exception) -> None:
     """Say why the command ends, where whoever reads the log expects JSON."""
     import logging
 
-    from odradek.broker.event_log import Event
+    from odradek.core.event import Event
 
     logging.getLogger("odradek.node").critical(Event("ended", error=error))

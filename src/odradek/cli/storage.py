@@ -59,7 +59,7 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def _load(config_file: Path) -> "BrokerConfig":
-    from odradek.broker.serving import load_config
+    from odradek.node.serving import load_config
 
     return load_config(config_file, ()).config
 
@@ -82,7 +82,7 @@ config_option = click.option(
 def storage() -> None:
     """Format log directories, and look at them.
 
-    `odradek serve` formats an empty directory by itself, for a cluster of its own.
+    `odradek serve` formats an empty directory by itself if the node names no controllers.
     """
 
 

@@ -1,8 +1,9 @@
 """What the tools that talk to a cluster have in common: options, refusals, the client.
 
-Flags and outputs are those of Kafka's scripts, with three exceptions: ``--help`` writes to stdout
-and is exit code 0, no stack trace follows an error, and whatever fails is exit code 1 (some of
-Kafka's tools print ``Error:`` and exit with 0).
+Flags and outputs are those of Kafka's scripts, with four exceptions: ``--help`` writes to stdout
+and is exit code 0, no stack trace follows an error, a wrong call is not answered with the list of
+all options, and whatever fails is exit code 1 (some of Kafka's tools print ``Error:`` and exit with
+0).
 
     @click.command(cls=Tool, no_args_is_help=True)
     @server_options()
@@ -13,17 +14,21 @@ Kafka's tools print ``Error:`` and exit with 0).
 
 import asyncio
 import functools
+import logging
+import sys
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
+from odradek.cli.suggestions import check_command
 from odradek.client.admin.admin import SETTINGS, Admin
 from odradek.client.errors import BrokerError
-from odradek.client.settings import Definition
+from odradek.client.settings import CONTROLLERS, SERVERS, Definition, as_settings
 from odradek.core.errors import OdradekError
 from odradek.core.java_properties import parse_properties
 
@@ -31,7 +36,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PROPERTIES_BYTES_MAX: Final = 2**20
 _BROKER_LIST: Final = "--broker-list"
+_NO_SERVER: Final = 'Missing required argument "[bootstrap-server]"'
 _ZOOKEEPER: Final = "--zookeeper is not an option any more: use --bootstrap-server HOST:PORT"
+
+
+class Either(NamedTuple):
+    """How a tool refuses ``--bootstrap-server`` and ``--bootstrap-controller``, both or neither."""
+
+    both: str
+    neither: str
+    has_short_names: bool = False
+
+
+BROKERS_OR_CONTROLLERS: Final = Either(
+    "argument --bootstrap-controller: not allowed with argument --bootstrap-server",
+    "one of the arguments --bootstrap-server --bootstrap-controller is required",
+)
 
 
 class ToolError(OdradekError):
@@ -39,7 +59,20 @@ class ToolError(OdradekError):
 
 
 def refuse(ctx: click.Context, message: str) -> NoReturn:
-    """Behave as Kafka's tools do when they are called wrongly: help on stderr, exit code 1."""
+    """Refuse a wrong call: why, and where the options are listed, on stderr; exit code 1.
+
+    Kafka's tools print the whole list of options below, in which the reason drowns.
+    """
+    click.echo(f"{message}\n{_short_usage(ctx)}", err=True)
+    ctx.exit(1)
+
+
+def _short_usage(ctx: click.Context) -> str:
+    return f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for its options."
+
+
+def show_help(ctx: click.Context, message: str) -> NoReturn:
+    """Answer a call with nothing as Kafka's tools do: the help on stderr, exit code 1."""
     click.echo(f"{message}\n{ctx.get_help()}", err=True)
     ctx.exit(1)
 
@@ -52,7 +85,7 @@ class Tool(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
-            refuse(ctx, self.get_short_help_str(200))
+            show_help(ctx, self.get_short_help_str(200))
         known = {name for param in self.params for name in param.opts}
         try:
             return super().parse_args(ctx, [_with_dashes(each, known) for each in args])
@@ -61,9 +94,24 @@ class Tool(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with client_warnings():
+                return super().invoke(ctx)
         except click.UsageError as error:
             refuse(ctx, error.format_message())
+
+
+@contextmanager
+def client_warnings() -> Iterator[None]:
+    """Have what clients warn of on stderr: why a tool waits."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("WARN: %(message)s"))
+    logger = logging.getLogger("odradek.client")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _with_dashes(word: str, known: Collection[str]) -> str:
@@ -78,7 +126,7 @@ class ToolGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:  # unless a shell asks how to complete it
-            refuse(ctx, "Missing command.")
+            show_help(ctx, "Missing command.")
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -94,6 +142,8 @@ class ToolGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
+            if not ctx.resilient_parsing:
+                check_command(self, ctx, args[0])
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             refuse(ctx, error.format_message())
@@ -104,6 +154,11 @@ class Server:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings = dict(settings)
+
+    @property
+    def uses_controllers(self) -> bool:
+        """Whether it was pointed at controllers, not brokers."""
+        return CONTROLLERS in self.settings
 
     def known(self, definitions: Mapping[str, Definition]) -> dict[str, str]:
         """Return the settings that a kind of client knows; the others are told and left out.
@@ -128,7 +183,7 @@ class Server:
         """
 
         async def session() -> None:
-            async with Admin({**(defaults or {}), **self.known(SETTINGS)}) as admin:
+            async with Admin(as_settings({**(defaults or {}), **self.known(SETTINGS)})) as admin:
                 await work(admin)
 
         finish(session(), report=report)
@@ -168,7 +223,7 @@ def now_ms() -> int:
 
 def server_options(
     *,
-    controller: bool = False,
+    controller: Either | None = None,
     required: bool = True,
     old_config: Sequence[str] = (),
     has_broker_list: bool = False,
@@ -176,7 +231,8 @@ def server_options(
     """Add the options by which a cluster is reached; the command gets them as ``server``.
 
     Args:
-        controller: Take ``--bootstrap-controller`` too, to say that it is not there yet.
+        controller: Take ``--bootstrap-controller`` too, in the place of ``--bootstrap-server``; how
+            both and neither are refused.
         required: Without a server there is nothing to do. Otherwise ``server`` may be None.
         old_config: Former names of ``--command-config``, taken with a word of warning.
         has_broker_list: The command has a ``--broker-list`` of its own; elsewhere it is taken for
@@ -192,19 +248,20 @@ def server_options(
             command_property: tuple[str, ...],
             **options: Any,
         ) -> Any:
-            if controller and options.pop("bootstrap_controller") is not None:
-                # Brokers here carry what is meant for controllers to them.
-                raise click.UsageError("--bootstrap-controller comes later: use --bootstrap-server")
             for name in old_config:
                 path = options.pop(_identifier(name))
                 command_config = _take_old_config(name, path, command_config)
             if not has_broker_list:
                 bootstrap_server = _take_broker_list(options.pop("broker_list"), bootstrap_server)
             server = None
-            if bootstrap_server is not None:
+            if controller and (controllers := options.pop("bootstrap_controller")) is not None:
+                if bootstrap_server is not None:
+                    raise click.UsageError(controller.both)
+                server = make_server(controllers, command_config, command_property, CONTROLLERS)
+            elif bootstrap_server is not None:
                 server = make_server(bootstrap_server, command_config, command_property)
             elif required:
-                raise click.UsageError('Missing required argument "[bootstrap-server]"')
+                raise click.UsageError(controller.neither if controller else _NO_SERVER)
             return function(*arguments, server=server, **options)
 
         decorated: Any = call
@@ -218,27 +275,35 @@ def server_options(
 def pass_server(function: F) -> F:
     """Give a command of a ``ToolGroup`` the ``server`` that the group was pointed at."""
 
-    @click.pass_obj
+    @click.pass_context
     @functools.wraps(function)
-    def call(server: Server | None, /, **options: Any) -> Any:
-        if server is None:
-            raise click.UsageError("You must specify --bootstrap-server, before the command.")
-        return function(server=server, **options)
+    def call(ctx: click.Context, /, **options: Any) -> Any:
+        if ctx.obj is None:
+            group = ctx.parent.command.params if ctx.parent is not None else []
+            has_controller = any(each.name == "bootstrap_controller" for each in group)
+            either = "either --bootstrap-controller or " if has_controller else ""
+            problem = f"You must specify {either}--bootstrap-server"
+            raise click.UsageError(f"{problem}, before the command.")
+        return function(server=ctx.obj, **options)
 
     return call  # type: ignore[return-value]  # what click makes of functions
 
 
 def make_server(
-    bootstrap_server: str, command_config: Path | None, properties: Sequence[str]
+    bootstrap: str, command_config: Path | None, properties: Sequence[str], kind: str = SERVERS
 ) -> Server:
     """Put together what was given: the file, then single properties, then the address.
+
+    ``kind`` is the setting that the address is; the file's other one does not count then.
 
     Raises:
         click.UsageError: The file cannot be read, or something is not ``name=value``.
     """
     settings = {} if command_config is None else load_properties(command_config)
     settings |= key_values(properties, "--command-property")
-    return Server({**settings, "bootstrap.servers": bootstrap_server})
+    for name in (SERVERS, CONTROLLERS):
+        settings.pop(name, None)
+    return Server({**settings, kind: bootstrap})
 
 
 def load_properties(path: Path) -> dict[str, str]:
@@ -334,17 +399,26 @@ def _take_broker_list(old: str | None, current: str | None) -> str | None:
 
 
 def _options(
-    controller: bool, old_config: Sequence[str], has_broker_list: bool
+    controller: Either | None, old_config: Sequence[str], has_broker_list: bool
 ) -> list[Callable[[Any], Any]]:
     file = click.Path(dir_okay=False, path_type=Path)
+    has_short_names = controller is not None and controller.has_short_names
+    short = {"--bootstrap-server": "-b", "--bootstrap-controller": "-C", "--command-config": "-c"}
+
+    def names(name: str) -> tuple[str, ...]:
+        return (name, short[name]) if has_short_names else (name,)
+
     options = [
         click.option(
-            "--bootstrap-server",
+            *names("--bootstrap-server"),
             metavar="HOST:PORT,…",
-            help="The brokers to begin with: one that answers is enough. REQUIRED.",
+            help="The brokers to begin with: one that answers is enough."
+            + ("" if controller else " REQUIRED."),
         ),
         click.option(
-            "--command-config", type=file, help="A properties file with settings of the client."
+            *names("--command-config"),
+            type=file,
+            help="A properties file with settings of the client.",
         ),
         click.option(
             "--command-property",
@@ -355,7 +429,14 @@ def _options(
         click.version_option(version("odradek"), message="%(version)s"),
     ]
     if controller:
-        options.append(click.option("--bootstrap-controller", hidden=True))
+        options.insert(
+            1,
+            click.option(
+                *names("--bootstrap-controller"),
+                metavar="HOST:PORT,…",
+                help="The controllers to begin with, in the place of --bootstrap-server.",
+            ),
+        )
     options += [
         click.option(name, _identifier(name), type=file, hidden=True) for name in old_config
     ]

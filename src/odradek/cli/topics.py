@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.tables import print_json
 from odradek.cli.tool_options import (
     Server,
@@ -84,7 +85,11 @@ class Options:
 @click.option("--delete", is_flag=True, help="Delete topics, but none of Kafka's own.")
 @click.option("--alter", is_flag=True, help="Give topics more partitions. For configs: configs.")
 @click.option("--describe", is_flag=True, help="Show topics and their partitions.")
-@click.option("--topic", help="A name; except with --create, a regular expression will do.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    help="A name; except with --create, a regular expression will do.",
+)
 @click.option("--topic-id", help="The id of the topic to describe.")
 @click.option("--config", multiple=True, metavar="NAME=VALUE", help="A config of the new topic.")
 @click.option("--delete-config", multiple=True, hidden=True)

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.hanging import find_hanging as find_hanging_transactions
 from odradek.cli.tables import json_object, json_partition, print_json, print_tabbed
 from odradek.cli.tool_options import (
@@ -55,7 +56,9 @@ _JSON_NAMES: Final = {"Duration(min)": "DurationMinutes"}
 _MS_PER_MINUTE: Final = 60_000
 _NONE: Final = -1
 
-topic_option = click.option("--topic", required=True, help="The topic.")
+topic_option = click.option(
+    "--topic", shell_complete=name_completion.topics, required=True, help="The topic."
+)
 partition_option = click.option("--partition", type=click.IntRange(0), required=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -257,7 +260,7 @@ async def _producer_at(
     metavar="MINUTES",
     help="Nothing that is younger hangs.",
 )
-@click.option("--topic", help="Partitions of this topic.")
+@click.option("--topic", shell_complete=name_completion.topics, help="Partitions of this topic.")
 @click.option("--partition", type=click.IntRange(0))
 @json_option
 @pass_server

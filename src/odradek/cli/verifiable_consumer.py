@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.client_options import Wording, assignor_name, client_options, client_settings
 from odradek.cli.json_events import print_event
 from odradek.cli.running import run_until_stopped
@@ -20,6 +21,7 @@ from odradek.client.consumer import (
 )
 from odradek.client.consumer.settings import DEFINITIONS
 from odradek.client.errors import KafkaError
+from odradek.client.settings import as_settings
 from odradek.storage.dump.java_text import text_of
 
 _WORDING: Final = Wording(
@@ -31,8 +33,18 @@ Shares = Mapping[TopicPartition, list[ConsumerRecord]]
 
 @click.command(cls=Tool)
 @client_options(old_config="--consumer.config", wording=_WORDING)
-@click.option("--topic", required=True, help="The topic to read. REQUIRED.")
-@click.option("--group-id", required=True, help="The group to be in. REQUIRED.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    required=True,
+    help="The topic to read. REQUIRED.",
+)
+@click.option(
+    "--group-id",
+    shell_complete=name_completion.groups,
+    required=True,
+    help="The group to be in. REQUIRED.",
+)
 @click.option(
     "--group-protocol",
     type=click.Choice(["classic", "consumer"], case_sensitive=False),
@@ -91,7 +103,7 @@ def _settings(options: Mapping[str, Any]) -> dict[str, str]:
 
 async def _consume(settings: dict[str, str], topic: str, session: "_Session") -> None:
     try:
-        async with Consumer(settings=settings) as consumer:
+        async with Consumer(settings=as_settings(settings)) as consumer:
             print_event("startup_complete")
             consumer.subscribe([topic], _Events())
             try:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from odradek.cli import name_completion
 from odradek.cli.client_options import Wording, client_options, client_settings
 from odradek.cli.json_events import print_event
 from odradek.cli.running import run_until_stopped
@@ -15,6 +16,7 @@ from odradek.cli.tool_options import Server, Tool, reason
 from odradek.client.errors import KafkaError
 from odradek.client.producer import Producer, RecordMetadata
 from odradek.client.producer.settings import DEFINITIONS
+from odradek.client.settings import as_settings
 
 _WORDING: Final = Wording(
     "Option {old} has been deprecated and will be removed in a future version. Use {new} instead.",
@@ -41,7 +43,12 @@ class Numbers(NamedTuple):
 
 @click.command(cls=Tool)
 @client_options(old_config="--producer.config", wording=_WORDING)
-@click.option("--topic", required=True, help="The topic to send to. REQUIRED.")
+@click.option(
+    "--topic",
+    shell_complete=name_completion.topics,
+    required=True,
+    help="The topic to send to. REQUIRED.",
+)
 @click.option("--max-messages", type=int, default=-1, help="How many; for ever without it.")
 @click.option("--throughput", type=int, default=-1, help="Records a second; -1: no limit.")
 @click.option("--acks", type=click.Choice(["0", "1", "-1"]), default="-1", show_default=True)
@@ -72,7 +79,7 @@ async def _produce(settings: dict[str, str], numbers: Numbers) -> None:
     counts = _Counts(numbers.topic)
     start = time.monotonic()
     try:
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             print_event("startup_complete")
             await _send_all(producer, numbers, counts)
     finally:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from odradek.client.admin.partitions import ElectionType, OffsetSpec
     from odradek.client.admin.results import Result, Results
     from odradek.client.admin.topics import NewPartitions, NewTopic
+    from odradek.client.admin.users import (
+        RemoveScramCredential,
+        ScramCredentialInfo,
+        SetScramCredential,
+    )
     from odradek.client.blocking.admin import BlockingAdmin
     from odradek.client.blocking.consumer import BlockingConsumer
     from odradek.client.blocking.producer import BlockingProducer
@@ -43,11 +48,15 @@ if TYPE_CHECKING:
         RowsMetadata,
         RowsNotDeliveredError,
     )
+    from odradek.client.setting_types import AdminSettings, ConsumerSettings, ProducerSettings
+    from odradek.client.settings import as_settings
     from odradek.core.errors import ErrorCode
     from odradek.core.ids import TopicPartition
+    from odradek.core.scram import ScramMechanism
 
 _MODULES: Final = {
     "Admin": "odradek.client.admin.admin",
+    "AdminSettings": "odradek.client.setting_types",
     "Append": "odradek.client.admin.configs",
     "AuthenticationError": "odradek.client.errors",
     "BlockingAdmin": "odradek.client.blocking.admin",
@@ -61,6 +70,7 @@ _MODULES: Final = {
     "ConnectionLostError": "odradek.client.errors",
     "Consumer": "odradek.client.consumer",
     "ConsumerRecord": "odradek.client.consumer",
+    "ConsumerSettings": "odradek.client.setting_types",
     "ElectionType": "odradek.client.admin.partitions",
     "ErrorCode": "odradek.core.errors",
     "FeatureUpdate": "odradek.client.admin.brokers",
@@ -72,23 +82,30 @@ _MODULES: Final = {
     "OffsetRange": "odradek.client.producer",
     "OffsetSpec": "odradek.client.admin.partitions",
     "Producer": "odradek.client.producer",
+    "ProducerSettings": "odradek.client.setting_types",
     "RebalanceListener": "odradek.client.consumer",
     "RecordDeserializationError": "odradek.client.consumer",
     "RecordMetadata": "odradek.client.producer",
+    "RemoveScramCredential": "odradek.client.admin.users",
     "Result": "odradek.client.admin.results",
     "Results": "odradek.client.admin.results",
     "RowsMetadata": "odradek.client.producer",
     "RowsNotDeliveredError": "odradek.client.producer",
+    "ScramCredentialInfo": "odradek.client.admin.users",
+    "ScramMechanism": "odradek.core.scram",
+    "SetScramCredential": "odradek.client.admin.users",
     "SubscriptionPattern": "odradek.client.consumer",
     "Subtract": "odradek.client.admin.configs",
     "TopicPartition": "odradek.core.ids",
     "TopicPartitionReplica": "odradek.client.admin.log_dirs",
     "UnsupportedError": "odradek.client.errors",
     "UpgradeType": "odradek.client.admin.brokers",
+    "as_settings": "odradek.client.settings",
 }
 
 __all__ = [
     "Admin",
+    "AdminSettings",
     "Append",
     "AuthenticationError",
     "BlockingAdmin",
@@ -102,6 +119,7 @@ __all__ = [
     "ConnectionLostError",
     "Consumer",
     "ConsumerRecord",
+    "ConsumerSettings",
     "ElectionType",
     "ErrorCode",
     "FeatureUpdate",
@@ -113,19 +131,25 @@ __all__ = [
     "OffsetRange",
     "OffsetSpec",
     "Producer",
+    "ProducerSettings",
     "RebalanceListener",
     "RecordDeserializationError",
     "RecordMetadata",
+    "RemoveScramCredential",
     "Result",
     "Results",
     "RowsMetadata",
     "RowsNotDeliveredError",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "SetScramCredential",
     "SubscriptionPattern",
     "Subtract",
     "TopicPartition",
     "TopicPartitionReplica",
     "UnsupportedError",
     "UpgradeType",
+    "as_settings",
 ]
 
 

@@ -6,7 +6,8 @@ of a connection one after the other, so what is held back there for long, a fetc
 records or a JoinGroup that waits for others, goes in a lane of its own. Metadata is refreshed when
 somebody needs what is not known, when a broker says that it is stale, and by age.
 
-Nothing is retried without a deadline of the caller's.
+Nothing is retried without a deadline of the caller's. What has to be retried is told in the log,
+once: a broker that cannot be reached, a topic that is not there, a group without a coordinator.
 """
 
 import asyncio
@@ -14,10 +15,8 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from odradek.client.backoff import Backoff
-from odradek.client.connection import Connection, Request
 from odradek.client.errors import (
     AuthenticationError,
     BrokerError,
@@ -25,6 +24,7 @@ from odradek.client.errors import (
     ConnectionLostError,
     KafkaError,
     KafkaTimeoutError,
+    UnsupportedError,
     check,
 )
 from odradek.client.metadata import (
@@ -34,11 +34,14 @@ from odradek.client.metadata import (
     PartitionMetadata,
 )
 from odradek.client.metrics import Clock, NetworkMetrics, Report
-from odradek.client.sasl.login import login_from
 from odradek.client.settings import Settings
-from odradek.client.tls import context_from
+from odradek.client.troubles import Troubles
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.protocol.generated.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from odradek.protocol.generated.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -49,10 +52,22 @@ from odradek.protocol.generated.metadata import (
     MetadataResponse,
 )
 from odradek.protocol.message import Message
+from odradek.wire.backoff import Backoff
+from odradek.wire.connection import Connection, Request
+from odradek.wire.sasl.login import login_from
+from odradek.wire.tls import context_from
 
+BROKER_ENDPOINTS: Final = 1
+CONTROLLER_ENDPOINTS: Final = 2
+"""What DescribeCluster is to list."""
+_ENDPOINT_TYPES_FROM: Final = 1
 GROUP: Final = 0
 TRANSACTION: Final = 1
 _BATCHED_FIND: Final = 4
+_SLOW_SECONDS: Final = 1.5
+"""How long a broker may take to answer before that is told."""
+_PASSING_MS: Final = 1_000
+"""How long a topic may be unknown before that is told: it may be being created."""
 
 MAIN_LANE: Final = 0
 FETCH_LANE: Final = 1
@@ -73,11 +88,14 @@ class Cluster:
     ) -> None:
         self.settings = settings
         self.network_metrics = NetworkMetrics(clock)
+        self.troubles = Troubles(settings.text("client.id"), clock)
         self.metadata = ClusterMetadata()
         self.random = random or Random()  # noqa: S311  # jitter
         self._tls = tls or context_from(settings)
         self._login = login_from(settings)
-        self._seeds = settings.addresses("bootstrap.servers")
+        self.uses_controllers = settings.uses_controllers
+        """Whether the nodes that are asked are controllers, not brokers."""
+        self._seeds = settings.addresses(settings.bootstrap)
         self._connections: dict[tuple[BrokerAddress, int], Connection] = {}
         self._opening: dict[tuple[BrokerAddress, int], asyncio.Task[Connection]] = {}
         self._backoffs: dict[BrokerAddress, Backoff] = {}
@@ -87,21 +105,40 @@ class Cluster:
         self._wanted: set[str] = set()
         self._wants_all = False
         self._is_closed = False
+        self._last_failure: KafkaError | None = None
+        self._unknown_topics: set[str] = set()
+        self._topics_timer: asyncio.TimerHandle | None = None
         self.on_metadata: Callable[[], None] = lambda: None
         """Called after each refresh."""
 
     # Life.
 
-    async def start(self) -> None:
+    async def start(self, timeout_ms: float | None = None) -> None:
         """Connect to one of the bootstrap servers and learn of the others.
+
+        Takes no longer than ``timeout_ms``, ``default.api.timeout.ms`` if there is none.
 
         Raises:
             KafkaTimeoutError: None of them answered in time.
         """
-        await self.retry(self.refresh, self.settings.integer("default.api.timeout.ms"))
+        if timeout_ms is None:
+            timeout_ms = self.settings.integer("default.api.timeout.ms")
+        about = f"no answer from {self.settings.text(self.settings.bootstrap)}"
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self.retry(self.refresh, timeout_ms, about=about)
+        except KafkaError:
+            raise
+        except TimeoutError as error:
+            # One attempt was under way: socket.connection.setup.timeout.ms may be longer.
+            cause = self._last_failure or "the first attempt was still under way"
+            problem = f"{about} after {timeout_ms:.0f} ms: {cause}"
+            raise KafkaTimeoutError(problem) from (self._last_failure or error)
 
     async def close(self) -> None:
         self._is_closed = True
+        if self._topics_timer is not None:
+            self._topics_timer.cancel()
         for task in [*self._opening.values(), *([self._refreshing] if self._refreshing else [])]:
             task.cancel()
         for connection in self._connections.values():
@@ -209,6 +246,7 @@ class Cluster:
             opening = asyncio.create_task(self._open(address, lane))
             self._opening[address, lane] = opening
             opening.add_done_callback(lambda _: self._opening.pop((address, lane), None))
+            opening.add_done_callback(_hear)
         return await asyncio.shield(opening)
 
     async def _open(self, address: BrokerAddress, lane: int) -> Connection:
@@ -223,6 +261,8 @@ class Cluster:
                 self.settings.integer("reconnect.backoff.max.ms"),
                 self.random,
             )
+        key = f"broker {address.host}:{address.port}"
+        slow = loop.call_later(_SLOW_SECONDS, self.troubles.tell, key, "no answer yet")
         try:
             connection = await Connection.open(
                 address.host,
@@ -233,9 +273,14 @@ class Cluster:
                 metrics=self.network_metrics.connection(address.node_id),
                 timeout_ms=self.settings.integer("socket.connection.setup.timeout.ms"),
             )
-        except KafkaError:
+        except KafkaError as error:
             self._not_before[address] = loop.time() + backoff.next_ms() / 1000
+            self._last_failure = error
+            self.troubles.tell(key, str(error).removeprefix(f"{address.host}:{address.port}: "))
             raise
+        finally:
+            slow.cancel()
+        self.troubles.clear(key)
         backoff.reset()
         self._connections[address, lane] = connection
         return connection
@@ -264,25 +309,18 @@ class Cluster:
             self.want(topics)
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
+            self._refreshing.add_done_callback(_hear)
         await asyncio.shield(self._refreshing)
 
     async def _refresh(self) -> None:
-        asked = None if self._wants_all else [MetadataRequestTopic(name=n) for n in self._wanted]
-        request = MetadataRequest(
-            topics=asked,
-            allow_auto_topic_creation=self.settings.flag("allow.auto.create.topics"),
-        )
         failure: KafkaError = ConnectionLostError("there is no bootstrap server")
         for address in self._candidates():
             try:
                 connection = await self._connect(address)
-                response = await connection.ask(
-                    request,
-                    MetadataResponse,
-                    timeout_ms=self.settings.integer("request.timeout.ms"),
-                )
-                check(response.error_code, about="Metadata")
-                self.metadata.update(response, is_complete=self._wants_all)
+                if self.uses_controllers:
+                    await self._ask_controller(connection)
+                else:
+                    await self._ask_broker(connection)
                 self.on_metadata()
                 return
             except AuthenticationError:
@@ -290,6 +328,46 @@ class Cluster:
             except KafkaError as error:
                 failure = error
         raise failure
+
+    async def _ask_broker(self, connection: Connection) -> None:
+        asked = None if self._wants_all else [MetadataRequestTopic(name=n) for n in self._wanted]
+        request = MetadataRequest(
+            topics=asked,
+            allow_auto_topic_creation=self.settings.flag("allow.auto.create.topics"),
+        )
+        timeout_ms = self.settings.integer("request.timeout.ms")
+        response = await connection.ask(request, MetadataResponse, timeout_ms=timeout_ms)
+        check(response.error_code, about="Metadata")
+        self.metadata.update(response, is_complete=self._wants_all)
+        self._tell_of_topics()
+
+    async def _ask_controller(self, connection: Connection) -> None:
+        if not connection.versions.knows(DescribeClusterRequest.ID, _ENDPOINT_TYPES_FROM):
+            problem = "the node is not a controller that clients can ask directly (KIP-919)"
+            raise UnsupportedError(f"{problem}: use bootstrap.servers")
+        request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
+        timeout_ms = self.settings.integer("request.timeout.ms")
+        response = await connection.ask(request, DescribeClusterResponse, timeout_ms=timeout_ms)
+        check(response.error_code, response.error_message, about="DescribeCluster")
+        self.metadata.update_controllers(response)
+
+    def _tell_of_topics(self) -> None:
+        """Tell of topics that are not there, in a moment if they still are not then."""
+        errors = self.metadata.topic_errors
+        for name in self._unknown_topics - errors.keys():
+            self.troubles.clear(f"topic {name}")
+        self._unknown_topics = {name for name in errors if name in self._wanted}
+        for name in self._unknown_topics:
+            reason = str(BrokerError(errors[name]))
+            self.troubles.tell(f"topic {name}", reason, lasts_ms=_PASSING_MS)
+        if self._unknown_topics and self._topics_timer is None:
+            wait = _PASSING_MS * 1.1 / 1000
+            self._topics_timer = asyncio.get_running_loop().call_later(wait, self._on_topics_timer)
+
+    def _on_topics_timer(self) -> None:
+        # Once: whoever needs the topic asks for it again, and that brings the next line.
+        self._tell_of_topics()
+        self._topics_timer = None
 
     def _candidates(self) -> list[BrokerAddress]:
         """Return whom to ask: connected brokers, other brokers, and where all began."""
@@ -337,7 +415,15 @@ class Cluster:
 
         response = await self.ask_any(request, FindCoordinatorResponse)
         found = response.coordinators[0] if response.coordinators else response
-        check(found.error_code, found.error_message, about=f"coordinator of {key}")
+        about = f"coordinator of {key}"
+        try:
+            check(found.error_code, found.error_message, about=about)
+        except BrokerError as error:
+            # Without words it is the answer of a broker that is only just creating the topic.
+            lasts_ms = 0 if error.message else _PASSING_MS
+            self.troubles.tell(about, str(error), lasts_ms=lasts_ms)
+            raise
+        self.troubles.clear(about)
         if found.node_id not in self.metadata.brokers:
             address = BrokerAddress(found.node_id, found.host, found.port)
             self.metadata.brokers[found.node_id] = address
@@ -347,3 +433,9 @@ class Cluster:
     def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
         """Look for it anew next time: it said that it is not, or went away."""
         self._coordinators.pop((key_type, key), None)
+
+
+def _hear(task: "asyncio.Task[Any]") -> None:
+    """Take in how a shared task ended: whoever waited for it may have gone meanwhile."""
+    if not task.cancelled():
+        task.exception()

@@ -1,91 +1,45 @@
-"""What a client can be told. One tree, so that ``except KafkaError`` catches all of it.
+"""What a client raises. One tree, so that ``except KafkaError`` catches all of it.
 
-A refusal by a broker carries its wire code; ``retriable`` tells whether trying again can help, and
-the message ends with what to do where that is known. Mistakes in the use of the API are the usual
-``TypeError``, ``ValueError`` and ``RuntimeError``.
+Most of it comes from connections, which brokers use as well: see ``wire/errors.py``. Mistakes in
+the use of the API are the usual ``TypeError``, ``ValueError`` and ``RuntimeError``.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from odradek.wire.errors import (
+    AuthenticationError,
+    BrokerError,
+    ConfigurationError,
+    ConnectionLostError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedError,
+    check,
+)
 
-from odradek.core.errors import ErrorCode, OdradekError
-
-_CODES: Final = {int(code): code for code in ErrorCode}
-_WHAT_TO_DO: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic, or check its name",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or use the topic that is there",
-    ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the topic, or send less at once",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the topic, or send less at once",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "wait for replicas, or lower min.insync.replicas",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "seek to an offset that the log still has",
-    ErrorCode.NON_EMPTY_GROUP: "stop the group's consumers first",
-    ErrorCode.FENCED_INSTANCE_ID: "another consumer uses this group.instance.id: give each its own",
-    ErrorCode.PRODUCER_FENCED: "another producer uses this transactional.id: close this one",
-    ErrorCode.INVALID_PRODUCER_EPOCH: "close this producer and make a new one",
-    ErrorCode.TRANSACTION_ABORTABLE: "abort the transaction and try it again",
-    ErrorCode.UNSUPPORTED_VERSION: "the broker is too old for this",
-    ErrorCode.GROUP_MAX_SIZE_REACHED: "raise group.max.size, or use fewer consumers",
-    ErrorCode.INVALID_SESSION_TIMEOUT: "keep session.timeout.ms within the broker's limits",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask for the right to use this topic",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "ask for the right to use this group",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask for the right to administer this cluster",
-}
-
-
-class KafkaError(OdradekError):
-    """Anything that a client can meet while it talks to a cluster."""
-
-    retriable = False
-
-
-class BrokerError(KafkaError):
-    """A broker refused; ``code`` says why, ``message`` does in its own words if it has any."""
-
-    def __init__(self, code: int, message: str | None = None, *, about: str = "") -> None:
-        self.code = _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
-        self.about = about
-        self.message = message
-        parts = [f"{about}: " if about else "", self.code.name]
-        if message:
-            parts.append(f": {message}")
-        if self.code in _WHAT_TO_DO:
-            parts.append(f" ({_WHAT_TO_DO[self.code]})")
-        super().__init__("".join(parts))
-
-    @property
-    def retriable(self) -> bool:  # type: ignore[override]  # a class attribute in the base
-        return self.code.retriable
-
-
-class ConnectionLostError(KafkaError):
-    """A connection broke, or could not be made. Whether the request was carried out is unknown."""
-
-    retriable = True
-
-
-class KafkaTimeoutError(KafkaError, TimeoutError):
-    """Something took longer than the caller wanted to wait."""
-
-    retriable = True
+__all__ = [
+    "AuthenticationError",
+    "BrokerError",
+    "ClosedError",
+    "ConfigurationError",
+    "ConnectionLostError",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "UnsupportedError",
+    "check",
+]
 
 
 class ClosedError(KafkaError):
     """The client was closed."""
 
 
-class UnsupportedError(KafkaError):
-    """The broker does not speak what this needs."""
-
-
-class AuthenticationError(KafkaError):
-    """A broker does not believe that we are who we say, or cannot show that it is one of ours."""
-
-
-class ConfigurationError(KafkaError, ValueError):
-    """A setting is unknown, of the wrong kind, or does not go with another."""
-
-
-def check(code: int, message: str | None = None, *, about: str = "") -> None:
-    """Raise what a code of a response means, unless it is NONE."""
-    if code:
-        raise BrokerError(code, message, about=about)
+for _error in (
+    AuthenticationError,
+    BrokerError,
+    ConfigurationError,
+    ConnectionLostError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedError,
+):
+    # Tracebacks and dead-letter headers name a class where users import it from.
+    _error.__module__ = __name__

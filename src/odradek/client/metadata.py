@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from odradek.core.ids import ZERO_UUID, TopicPartition, Uuid
+from odradek.protocol.generated.describe_cluster import DescribeClusterResponse
 from odradek.protocol.generated.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -41,7 +42,7 @@ class TopicMetadata(NamedTuple):
 
 
 class ClusterMetadata:
-    """Changed only by ``update`` and ``on_leader``; both return what they learned of."""
+    """Changed only by ``update``, ``update_controllers`` and ``on_leader``."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -60,6 +61,8 @@ class ClusterMetadata:
             for each in response.brokers
         }
         known = {} if is_complete else dict(self.topics)
+        if is_complete:
+            self.topic_errors = {}
         for topic in response.topics:
             name = topic.name or self._names.get(topic.topic_id) or ""
             self.topic_errors.pop(name, None)
@@ -70,6 +73,15 @@ class ClusterMetadata:
                 known[name] = self._merged(name, topic)
         self.topics = known
         self._names = {topic.topic_id: topic.name for topic in known.values()}
+
+    def update_controllers(self, response: DescribeClusterResponse) -> None:
+        """Take in which controllers there are, in the place of brokers, and the active one."""
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        self.brokers = {
+            each.broker_id: BrokerAddress(each.broker_id, each.host, each.port, each.rack)
+            for each in response.brokers
+        }
 
     def _merged(self, name: str, topic: MetadataResponseTopic) -> TopicMetadata:
         old = self.topics.get(name)

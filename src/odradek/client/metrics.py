@@ -256,8 +256,3 @@ class ConnectionMetrics:
     def on_login(self, *, is_good: bool) -> None:
         network = self._network
         (network.logins if is_good else network.failed_logins).record(1, self.clock())
-
-
-def no_metrics() -> ConnectionMetrics:
-    """Return where a connection may tell what nobody will ask for."""
-    return NetworkMetrics(lambda: 0.0).connection(0)

@@ -26,6 +26,8 @@ class Definition(NamedTuple):
 
 
 REQUIRED: Final = ""
+SERVERS: Final = "bootstrap.servers"
+CONTROLLERS: Final = "bootstrap.controllers"
 
 COMMON: Final[Mapping[str, Definition]] = {
     "bootstrap.servers": Definition(REQUIRED),
@@ -83,10 +85,27 @@ class Settings:
                 raise ConfigurationError(f"{name} is given twice")
             seen.add(name)
             self._values[name] = _parsed(name, value, definitions[name])
-        for name, definition in definitions.items():
-            if definition.default is REQUIRED and name == "bootstrap.servers" and name not in seen:
-                raise ConfigurationError("bootstrap.servers is missing: host:port,host:port…")
         self.given = frozenset(seen)
+        self._check_bootstrap(definitions)
+
+    def _check_bootstrap(self, definitions: Mapping[str, Definition]) -> None:
+        if SERVERS not in definitions:
+            return
+        if {SERVERS, CONTROLLERS} <= self.given:
+            raise ConfigurationError(f"{SERVERS} and {CONTROLLERS} cannot both be set: remove one")
+        if not {SERVERS, CONTROLLERS} & self.given:
+            other = f" (or {CONTROLLERS})" if CONTROLLERS in definitions else ""
+            raise ConfigurationError(f"{SERVERS}{other} is missing: host:port,host:port…")
+
+    @property
+    def uses_controllers(self) -> bool:
+        """Whether the nodes to begin with are controllers (KIP-919), not brokers."""
+        return CONTROLLERS in self.given
+
+    @property
+    def bootstrap(self) -> str:
+        """The name of the setting that has the nodes to begin with."""
+        return CONTROLLERS if self.uses_controllers else SERVERS
 
     def integer(self, name: str) -> int:
         value = self._values[name]
@@ -163,3 +182,11 @@ def _parsed_integer(name: str, value: Any, definition: Definition) -> int:
     if definition.minimum is not None and number < definition.minimum:
         raise ConfigurationError(f"{name}: {number} is less than {definition.minimum}")
     return number
+
+
+def as_settings(loaded: Mapping[str, Any]) -> Any:
+    """Return a mapping from a file, say, as ``settings=`` of any client.
+
+    For type checkers: the names are not there for them to see. The client checks them all the same.
+    """
+    return dict(loaded)

@@ -13,6 +13,7 @@
 ``heartbeats``        BrokerHeartbeat: fenced, unfenced, shutting down; ``sessions`` time it
 ``leaders``           leaders when brokers come and go, ElectLeaders
 ``isr_changes``       AlterPartition
+``directory_changes`` AssignReplicasToDirs
 ``partition_change``  the election itself
 ``feature_changes``   UpdateFeatures, the first records of a cluster
 ``producer_ids``      AllocateProducerIds

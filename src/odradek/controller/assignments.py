@@ -1,12 +1,17 @@
-"""From what a request says about replicas to the partitions it creates."""
+"""From what a request says about replicas to the partitions it creates.
 
-from collections.abc import Iterable, Sequence
+In steps, a partition at a time: one topic may be created with ten thousand of them.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
 from random import Random
 
-from odradek.controller.placement import UsableBroker, place_replicas
+from odradek.controller.placement import UsableBroker, place_each
 from odradek.controller.view import ClusterView
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.metadata import PartitionImage
+
+PartitionSteps = Generator[None, None, list[PartitionImage]]
 
 
 def place_partitions(
@@ -16,7 +21,7 @@ def place_partitions(
     replication_factor: int,
     random: Random,
     existing: Iterable[Sequence[int]] = (),
-) -> list[PartitionImage]:
+) -> PartitionSteps:
     """Place new partitions over the brokers that take replicas.
 
     Raises:
@@ -27,21 +32,25 @@ def place_partitions(
         for broker in view.image.brokers.values()
         if not broker.in_controlled_shutdown and broker.takes_replicas
     ]
-    placed = place_replicas(
+    placed = place_each(
         usable,
         partitions=partitions,
         replication_factor=replication_factor,
         random=random,
         existing=existing,
     )
-    return [new_partition(view, replicas) for replicas in placed]
+    created = []
+    for replicas in placed:
+        yield
+        created.append(new_partition(view, replicas))
+    return created
 
 
 def assigned_partitions(
     view: ClusterView,
     assignments: Iterable[tuple[int, Sequence[int]]],
     replication_factor: int | None = None,
-) -> list[PartitionImage]:
+) -> PartitionSteps:
     """Check replicas that a request lists for partitions by number, preferred leader first.
 
     All partitions must have the same number of them; that of the first if none is given.
@@ -51,6 +60,7 @@ def assigned_partitions(
     """
     created = []
     for number, replicas in assignments:
+        yield
         _check_brokers(view, replicas)
         if replication_factor is None:
             replication_factor = len(replicas)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
-from odradek.controller.result import Result
+from odradek.controller.result import Result, Steps
 from odradek.controller.view import MIN_INSYNC_REPLICAS, ClusterView
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.metadata import ConfigResource, ResourceType, VersionedRecord
@@ -39,11 +39,12 @@ Changes = Mapping[str, str | None]
 
 def alter_configs(
     view: ClusterView, request: replacing.AlterConfigsRequest
-) -> Result[replacing.AlterConfigsResponse]:
+) -> Steps[replacing.AlterConfigsResponse]:
     """Plan AlterConfigs: what is not named is deleted."""
     response = replacing.AlterConfigsResponse()
     records: list[VersionedRecord] = []
     for resource, error in _each(view, request.resources, _replacement, records):
+        yield
         response.responses.append(
             replacing.AlterConfigsResourceResponse(
                 error_code=ErrorCode.NONE if error is None else error.code,
@@ -57,10 +58,11 @@ def alter_configs(
 
 def incremental_alter_configs(
     view: ClusterView, request: incremental.IncrementalAlterConfigsRequest
-) -> Result[incremental.IncrementalAlterConfigsResponse]:
+) -> Steps[incremental.IncrementalAlterConfigsResponse]:
     response = incremental.IncrementalAlterConfigsResponse()
     records: list[VersionedRecord] = []
     for resource, error in _each(view, request.resources, _increments, records):
+        yield
         response.responses.append(
             incremental.AlterConfigsResourceResponse(
                 error_code=ErrorCode.NONE if error is None else error.code,

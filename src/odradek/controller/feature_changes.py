@@ -18,6 +18,7 @@ from odradek.metadata import (
     default_features,
 )
 from odradek.metadata.features import (
+    CONTROLLER_REGISTRATION_FROM,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
     KRAFT_VERSIONS,
@@ -78,12 +79,16 @@ def bootstrap_records(
 
 
 def update_features(
-    view: ClusterView, request: UpdateFeaturesRequest, kraft_version: int = 0
+    view: ClusterView,
+    request: UpdateFeaturesRequest,
+    kraft_version: int = 0,
+    voter_ids: Iterable[int] = (),
 ) -> Result[UpdateFeaturesResponse]:
     """Plan new levels: all of them or, if one is refused, none.
 
     ``kraft_version`` is the level that the metadata log itself has. Another one is checked here, by
-    the same rules, and written by whoever owns the log: it is no metadata record.
+    the same rules, and written by the owner of the log: it is no metadata record. A voter that has
+    not registered may not support a level, so none is changed before all have.
     """
     wanted = dict(view.image.features)
     wanted |= {each.feature: each.max_version_level for each in request.feature_updates}
@@ -92,6 +97,7 @@ def update_features(
     try:
         for update in request.feature_updates:
             _check_update(view, update, wanted, kraft_version)
+            _check_voters_registered(view, update, voter_ids)
             if update.feature != KRAFT_VERSION:
                 records.append(_level(update.feature, update.max_version_level))
     except ApiError as error:
@@ -151,6 +157,17 @@ def _check_supported(view: ClusterView, name: str, level: int) -> None:
         if node_id != view.settings.node_id:
             supported = controller.features.get(name, none)
             _check_range(f"Controller {node_id}", supported, name, level)
+
+
+def _check_voters_registered(
+    view: ClusterView, update: FeatureUpdateKey, voter_ids: Iterable[int]
+) -> None:
+    if view.metadata_version < CONTROLLER_REGISTRATION_FROM or update.feature == KRAFT_VERSION:
+        return
+    for voter_id in sorted(voter_ids):
+        if voter_id != view.settings.node_id and voter_id not in view.image.controllers:
+            problem = f"controller {voter_id} has not registered, and may not support this feature"
+            raise _refused(update.feature, update.max_version_level, problem)
 
 
 def _check_range(who: str, supported: VersionRange, name: str, level: int) -> None:

@@ -1,16 +1,18 @@
-"""The life of a registered broker: fenced, unfenced, shutting down; told by its heartbeats.
+"""The life of a registered broker: fenced, unfenced, shutting down; as its heartbeats report it.
 
-Not implemented: holding back a shutdown until every other broker has caught up with the change of
-leaders.
+A broker has caught up when it has applied the log up to the record of its own registration
+(KAFKA-13959: not up to the end of the log, which a busy cluster moves on for ever).
 """
 
 from enum import Enum
+from typing import NamedTuple
 
 from odradek.controller.leaders import BrokerMove, plan_broker_move
+from odradek.controller.metadata_offsets import MetadataOffsets
 from odradek.controller.result import Result
 from odradek.controller.view import ClusterView
 from odradek.core.ids import Uuid
-from odradek.metadata import NO_LEADER, BrokerImage, PartitionImage, VersionedRecord
+from odradek.metadata import BrokerImage, PartitionImage, VersionedRecord
 from odradek.metadata.features import CORDONED_LOG_DIRS_FROM, DIRECTORY_ASSIGNMENT_FROM
 from odradek.protocol.generated.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -20,6 +22,14 @@ from odradek.protocol.generated.metadata_records import BrokerRegistrationChange
 
 _FENCE = 1
 _UNFENCE = -1
+
+
+class Beat(NamedTuple):
+    """What a heartbeat comes to: the plan, and how its broker stands with it."""
+
+    result: Result[BrokerHeartbeatResponse]
+    before: "BrokerState"
+    after: "BrokerState"
 
 
 class BrokerState(Enum):
@@ -38,9 +48,17 @@ def state_of(broker: BrokerImage) -> BrokerState:
 
 
 def next_state(
-    current: BrokerState, request: BrokerHeartbeatRequest, *, may_unfence: bool, leads: bool
+    current: BrokerState,
+    request: BrokerHeartbeatRequest,
+    *,
+    may_unfence: bool,
+    leads: bool,
+    may_stop: bool,
 ) -> BrokerState:
-    """Return what a heartbeat makes of a broker."""
+    """Return what a heartbeat makes of a broker.
+
+    ``may_stop``: every other active broker knows that it has no leaders any more.
+    """
     match current:
         case BrokerState.FENCED:
             if request.want_shut_down:
@@ -52,27 +70,32 @@ def next_state(
                 return BrokerState.CONTROLLED_SHUTDOWN if wait else BrokerState.SHUTDOWN_NOW
             return BrokerState.FENCED if request.want_fence else current
         case BrokerState.CONTROLLED_SHUTDOWN:
-            return current if leads else BrokerState.SHUTDOWN_NOW
+            return BrokerState.SHUTDOWN_NOW if may_stop and not leads else current
         case BrokerState.SHUTDOWN_NOW:
             return current
 
 
 def broker_heartbeat(
-    view: ClusterView, request: BrokerHeartbeatRequest
-) -> Result[BrokerHeartbeatResponse]:
+    view: ClusterView, request: BrokerHeartbeatRequest, offsets: MetadataOffsets
+) -> Beat:
     """Plan what a heartbeat changes.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH.
     """
     broker = view.check_broker_epoch(request.broker_id, request.broker_epoch)
-    # The epoch is the offset at which the registration was appended.
-    caught_up = request.current_metadata_offset >= broker.epoch
-    leads = any(each.leader == broker.broker_id for _, _, each in view.partitions())
+    caught_up = request.current_metadata_offset >= offsets.registered_at(broker.broker_id)
     current = state_of(broker)
     # No record ends a controlled shutdown: only a new incarnation can come back from it.
     may_unfence = caught_up and not broker.in_controlled_shutdown
-    state = next_state(current, request, may_unfence=may_unfence, leads=leads)
+    is_leaving = current is BrokerState.CONTROLLED_SHUTDOWN
+    state = next_state(
+        current,
+        request,
+        may_unfence=may_unfence,
+        leads=view.partition_index.leads(broker.broker_id),
+        may_stop=is_leaving and offsets.may_stop(broker.broker_id, view.active_brokers()),
+    )
     records: list[VersionedRecord] = []
     if state != current:
         match state:
@@ -90,7 +113,7 @@ def broker_heartbeat(
         is_fenced=fenced,
         should_shut_down=state is BrokerState.SHUTDOWN_NOW,
     )
-    return Result(tuple(records), reply)
+    return Beat(Result(tuple(records), reply, may_split=True), current, state)
 
 
 def plan_fence(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
@@ -107,7 +130,7 @@ def plan_unfence(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord
         return []
     records = [_change(view, broker, fenced=_UNFENCE)]
     move = BrokerMove(joins=broker.broker_id)
-    return records + plan_broker_move(view, move, lambda each: each.leader == NO_LEADER)
+    return records + plan_broker_move(view, move)
 
 
 def _plan_controlled_shutdown(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:

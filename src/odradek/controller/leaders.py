@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.controller.partition_change import Election, PartitionChange, PartitionRules
-from odradek.controller.result import Result
+from odradek.controller.result import Result, Steps
 from odradek.controller.view import ClusterView
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.metadata import NO_LEADER, PartitionImage, TopicImage
 from odradek.metadata.features import NO_EPOCH_BUMP_ON_ISR_SHRINK_FROM
 from odradek.metadata.record_versions import VersionedRecord
+from odradek.metadata.touched import TopicIdPartition
 from odradek.protocol.generated.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -18,6 +19,9 @@ from odradek.protocol.generated.elect_leaders import (
     ReplicaElectionResult,
 )
 from odradek.protocol.generated.metadata_records import PartitionChangeRecord
+
+ELECTIONS_AT_ONCE_MAX: Final = 1_000
+"""Of those that the controller holds by itself: others are served before it goes on."""
 
 _ELECTIONS: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
@@ -37,9 +41,12 @@ class BrokerMove:
 def plan_broker_move(
     view: ClusterView,
     move: BrokerMove,
-    concerns: Callable[[PartitionImage], bool],
+    concerns: Callable[[PartitionImage], bool] = lambda _partition: True,
 ) -> list[VersionedRecord]:
-    """Return the changes of leader and ISR that ``move`` means for partitions it concerns."""
+    """Return the changes of leader and ISR that ``move`` means for partitions it concerns.
+
+    Those of a broker that joins are partitions without a leader, others have a replica on it.
+    """
 
     def may_lead(broker_id: int) -> bool:
         if broker_id in (move.leaves, move.lost):
@@ -47,7 +54,12 @@ def plan_broker_move(
         return broker_id == move.joins or view.is_active(broker_id)
 
     records = []
-    for topic, number, partition in view.partitions():
+    index = view.partition_index
+    if move.joins != NO_LEADER:
+        keys = index.without_leader()
+    else:
+        keys = index.with_replica(max(move.leaves, move.lost))
+    for topic, number, partition in view.partitions(keys):
         if not concerns(partition):
             continue
         change = change_of(view, topic, number, partition, may_lead)
@@ -91,7 +103,7 @@ def change_of(
     )
 
 
-def elect_leaders(view: ClusterView, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
+def elect_leaders(view: ClusterView, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
     """Plan ElectLeaders; no partitions given means all, and then only those that needed it.
 
     Raises:
@@ -109,13 +121,44 @@ def elect_leaders(view: ClusterView, request: ElectLeadersRequest) -> Result[Ele
     else:
         wanted = [(each.topic, each.partitions) for each in request.topic_partitions]
     for name, numbers in wanted:
-        results = [_elect_one(view, name, number, election, records) for number in numbers]
+        results = []
+        for number in numbers:
+            yield
+            results.append(_elect_one(view, name, number, election, records))
         if request.topic_partitions is None:
             not_needed = ErrorCode.ELECTION_NOT_NEEDED
             results = [each for each in results if each.error_code != not_needed]
         topic_result = ReplicaElectionResult(topic=name, partition_result=results)
         response.replica_election_results.append(topic_result)
     return Result(tuple(records), response)
+
+
+def elect_preferred_leaders(view: ClusterView) -> Steps[bool]:
+    """Plan what ``auto.leader.rebalance.enable`` asks for, some partitions at a time."""
+    return _elect_some(view, view.partition_index.not_led_by_preferred(), Election.PREFERRED)
+
+
+def elect_unclean_leaders(view: ClusterView) -> Steps[bool]:
+    """Plan leaders for leaderless partitions whose topics allow unclean elections."""
+    return _elect_some(view, view.partition_index.without_leader(), Election.UNCLEAN)
+
+
+def _elect_some(
+    view: ClusterView, keys: Iterable[TopicIdPartition], election: Election
+) -> Steps[bool]:
+    records: list[VersionedRecord] = []
+    for topic, number, partition in view.partitions(keys):
+        yield
+        if election is Election.UNCLEAN and not view.unclean_election_allowed(topic.name):
+            continue
+        if len(records) >= ELECTIONS_AT_ONCE_MAX:
+            return Result(tuple(records), True)
+        change = change_of(view, topic, number, partition, view.is_active)
+        change.election = election
+        record = change.plan()
+        if record is not None:
+            records.append(view.versioned(record))
+    return Result(tuple(records), False)
 
 
 def _elect_one(

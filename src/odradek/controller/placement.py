@@ -17,7 +17,7 @@ leaders go to many.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -38,7 +38,27 @@ def place_replicas(
     random: Random,
     existing: Iterable[Sequence[int]] = (),
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of each new partition, preferred leader first.
+    """Return the replicas of all new partitions at once; see ``place_each``."""
+    return list(
+        place_each(
+            brokers,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            random=random,
+            existing=existing,
+        )
+    )
+
+
+def place_each(
+    brokers: Sequence[UsableBroker],
+    *,
+    partitions: int,
+    replication_factor: int,
+    random: Random,
+    existing: Iterable[Sequence[int]] = (),
+) -> Iterator[tuple[int, ...]]:
+    """Return the replicas of each new partition, preferred leader first, as they are asked for.
 
     ``existing`` are the replicas of partitions that the topic has already: they count as placed.
 
@@ -58,7 +78,7 @@ def place_replicas(
     placement = _Placement(brokers, random)
     for replicas in existing:
         placement.count(replicas)
-    return [placement.place(replication_factor) for _ in range(partitions)]
+    return (placement.place(replication_factor) for _ in range(partitions))
 
 
 class _Placement:

@@ -1,12 +1,20 @@
 """BrokerRegistration and UnregisterBroker; the registration of controllers."""
 
+from collections.abc import Mapping
+
 from odradek.controller.leaders import BrokerMove, plan_broker_move
 from odradek.controller.result import Result
 from odradek.controller.view import ClusterView
+from odradek.core.config import SecurityProtocol
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
-from odradek.metadata import BrokerImage, ControllerImage, PartitionImage, VersionedRecord
-from odradek.metadata.features import CORDONED_LOG_DIRS_FROM, DIRECTORY_ASSIGNMENT_FROM
+from odradek.metadata import ControllerImage, PartitionImage, VersionedRecord
+from odradek.metadata.features import (
+    CONTROLLER_REGISTRATION_FROM,
+    CORDONED_LOG_DIRS_FROM,
+    DIRECTORY_ASSIGNMENT_FROM,
+    KRAFT_VERSION,
+)
 from odradek.metadata.features import METADATA_VERSION as METADATA_VERSION_FEATURE
 from odradek.protocol.generated.broker_registration import (
     BrokerRegistrationRequest,
@@ -21,16 +29,21 @@ from odradek.protocol.generated.metadata_records import (
 from odradek.protocol.generated.unregister_broker import UnregisterBrokerResponse
 
 _RESERVED_DIRECTORIES = 100
+_SECURITY_PROTOCOLS = frozenset(each.number for each in SecurityProtocol)
 
 
 def register_broker(
-    view: ClusterView, request: BrokerRegistrationRequest, broker_epoch: int
+    view: ClusterView,
+    request: BrokerRegistrationRequest,
+    next_offset: int,
+    kraft_version: int = 0,
 ) -> Result[BrokerRegistrationResponse]:
     """Plan a registration, after the caller has made sure that no other incarnation is alive.
 
-    A new incarnation starts fenced, with ``broker_epoch``; the same one that comes again only
-    amends what it said. Who comes back without having shut down cleanly may have lost what the
-    disk had not got yet: it leaves every ISR and ELR.
+    ``next_offset`` is where the first record of the plan will lie. A new incarnation starts fenced,
+    and that is its epoch; the same one that comes again only amends what it said. A broker that
+    comes back without a clean shutdown may have lost what the disk had not got yet: it leaves every
+    ISR and ELR. ``kraft_version`` is the level of the feature that is no metadata record.
 
     Raises:
         ApiError: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
@@ -40,28 +53,31 @@ def register_broker(
         raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID, problem)
     if request.is_migrating_zk_broker:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "there is no ZooKeeper any more")
+    _check_protocols({each.name: each.security_protocol for each in request.listeners})
     _check_log_dirs(view, request)
-    _check_features(view, request)
+    _check_features(view, request, kraft_version)
     existing = view.image.brokers.get(request.broker_id)
     if existing is None and len(view.image.brokers) >= view.settings.brokers_max:
         problem = f"the cluster may have {view.settings.brokers_max} brokers"
         raise ApiError(ErrorCode.POLICY_VIOLATION, problem)
-    record = _registration(view, request, broker_epoch)
+    record = _registration(view, request)
     records: list[VersionedRecord] = []
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         record.broker_epoch = existing.epoch
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
-    elif existing is not None:
-        clean = request.previous_broker_epoch == existing.epoch
-        records += _plan_return(view, existing, clean=clean)
+    else:
+        clean = existing is not None and request.previous_broker_epoch == existing.epoch
+        records += _plan_departure(view, request.broker_id, clean=clean)
+        record.broker_epoch = next_offset
     # Last: if only a part of these gets through a failover, the broker must try again.
     records.append(view.versioned(record))
-    return Result(tuple(records), BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+    reply = BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
+    return Result(tuple(records), reply, may_split=True)
 
 
-def _plan_return(view: ClusterView, broker: BrokerImage, *, clean: bool) -> list[VersionedRecord]:
-    broker_id = broker.broker_id
+def _plan_departure(view: ClusterView, broker_id: int, *, clean: bool) -> list[VersionedRecord]:
+    """Plan that what a broker was until now leads nothing and is in sync with nothing."""
 
     def has_it(partition: PartitionImage) -> bool:
         return broker_id in partition.isr or broker_id in partition.elr
@@ -72,13 +88,10 @@ def _plan_return(view: ClusterView, broker: BrokerImage, *, clean: bool) -> list
     return plan_broker_move(view, move, lambda partition: broker_id in partition.isr)
 
 
-def _registration(
-    view: ClusterView, request: BrokerRegistrationRequest, broker_epoch: int
-) -> RegisterBrokerRecord:
+def _registration(view: ClusterView, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
-        broker_epoch=broker_epoch,
         end_points=[
             BrokerEndpoint(
                 name=each.name,
@@ -106,6 +119,14 @@ def _registration(
     return record
 
 
+def _check_protocols(protocols: Mapping[str, int]) -> None:
+    """Refuse what would stop every Kafka node that reads it in the log."""
+    for name, number in protocols.items():
+        if number not in _SECURITY_PROTOCOLS:
+            problem = f"listener {name}: there is no security protocol {number}"
+            raise ApiError(ErrorCode.INVALID_REGISTRATION, problem)
+
+
 def _check_log_dirs(view: ClusterView, request: BrokerRegistrationRequest) -> None:
     if view.metadata_version < DIRECTORY_ASSIGNMENT_FROM:
         return
@@ -126,7 +147,9 @@ def _is_reserved(directory: Uuid) -> bool:
     return int.from_bytes(directory, "big") < _RESERVED_DIRECTORIES
 
 
-def _check_features(view: ClusterView, request: BrokerRegistrationRequest) -> None:
+def _check_features(
+    view: ClusterView, request: BrokerRegistrationRequest, kraft_version: int
+) -> None:
     """The broker must be able to do all that is switched on; what it does not name it cannot."""
     offered = {
         each.name: (each.min_supported_version, each.max_supported_version)
@@ -135,16 +158,17 @@ def _check_features(view: ClusterView, request: BrokerRegistrationRequest) -> No
     if METADATA_VERSION_FEATURE not in offered:
         problem = f"the broker does not say which {METADATA_VERSION_FEATURE} it supports"
         raise ApiError(ErrorCode.INVALID_REGISTRATION, problem)
-    for name in {*offered, *view.image.features}:
+    finalized = {**view.image.features, KRAFT_VERSION: kraft_version}
+    for name in sorted({*offered, *finalized}):
         low, high = offered.get(name, (0, 0))
-        level = view.image.features.get(name, 0)
+        level = finalized.get(name, 0)
         if not low <= level <= high:
             problem = f"{name} is at {level}, the broker supports {low} to {high}"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, problem)
 
 
 def unregister_broker(view: ClusterView, broker_id: int) -> Result[UnregisterBrokerResponse]:
-    """Plan to forget a broker for good.
+    """Plan to forget a broker for good, alive or not: as if it had stopped uncleanly.
 
     Raises:
         ApiError: BROKER_ID_NOT_REGISTERED.
@@ -153,13 +177,23 @@ def unregister_broker(view: ClusterView, broker_id: int) -> Result[UnregisterBro
     if broker is None:
         problem = f"broker {broker_id} is not registered"
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, problem)
-    move = BrokerMove(leaves=broker_id)
-    records = plan_broker_move(view, move, lambda partition: broker_id in partition.isr)
+    records = _plan_departure(view, broker_id, clean=False)
     gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
     records.append(view.versioned(gone))
-    return Result(tuple(records), UnregisterBrokerResponse(error_message=None))
+    return Result(tuple(records), UnregisterBrokerResponse(error_message=None), may_split=True)
 
 
 def register_controller(view: ClusterView, controller: ControllerImage) -> Result[None]:
-    """Plan what a controller says about itself when it has started."""
+    """Plan what a controller says about itself when it has started.
+
+    Raises:
+        ApiError: UNSUPPORTED_VERSION: the metadata.version of the cluster has no such record;
+            INVALID_REGISTRATION: a listener with a security protocol that does not exist.
+    """
+    _check_protocols({each.name: each.security_protocol for each in controller.endpoints.values()})
+    if view.metadata_version < CONTROLLER_REGISTRATION_FROM:
+        problem = (
+            f"{METADATA_VERSION_FEATURE} {view.metadata_version} has no registered controllers"
+        )
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, problem)
     return Result((view.versioned(controller.to_record()),), None)

@@ -18,6 +18,12 @@ class BrokerSessions:
     def renew(self, broker_id: int, epoch: int, now_ms: int) -> None:
         self._by_broker[broker_id] = Session(epoch, now_ms + self.timeout_ms)
 
+    def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """Renew a session if there is one of that epoch: before it is known what else is to do."""
+        session = self._by_broker.get(broker_id)
+        if session is not None and session.epoch == epoch:
+            self.renew(broker_id, epoch, now_ms)
+
     def forget(self, broker_id: int) -> None:
         self._by_broker.pop(broker_id, None)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from odradek.core.ids import Uuid
 from odradek.metadata import SUPPORTED_FEATURES, ClusterImage, ConfigResource, VersionRange
 from odradek.protocol.generated.create_topics import CreatableTopicConfigs
 
@@ -21,6 +22,12 @@ class ControllerSettings:
     unclean_leader_election: bool = False
     """``unclean.leader.election.enable`` of server.properties"""
     broker_session_timeout_ms: int = 9_000
+    own_incarnation_id: Uuid | None = None
+    """Of the broker in the controller's process, if there is one. The process has locked the
+    broker's directories: any earlier incarnation has ended, even if its session has not."""
+    brokers_replicate: bool = True
+    """Whether topics may have more than one replica: our brokers do not fetch from each other yet.
+    Goes when they do, with the one place that asks for it (``topic_changes``)."""
     supported_features: Mapping[str, VersionRange] = field(
         default_factory=lambda: SUPPORTED_FEATURES
     )
@@ -54,7 +61,10 @@ class ConfigRules(Protocol):
     def effective_topic_configs(
         self, image: ClusterImage, configs: Mapping[str, str]
     ) -> list[CreatableTopicConfigs]:
-        """Return every config of a topic created with ``configs``, for CreateTopics' response."""
+        """Return every config of a topic created with ``configs``, for CreateTopics' response.
+
+        The list may be shared: it must not be changed.
+        """
 
 
 class AnyConfig:

@@ -7,12 +7,16 @@ the request filters by ACLs before and after.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 from random import Random
 
-from odradek.controller.assignments import assigned_partitions, place_partitions
+from odradek.controller.assignments import (
+    PartitionSteps,
+    assigned_partitions,
+    place_partitions,
+)
 from odradek.controller.config_changes import plan_configs
-from odradek.controller.result import Result
+from odradek.controller.result import Result, Steps
 from odradek.controller.view import ClusterView
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
@@ -40,25 +44,38 @@ from odradek.protocol.generated.metadata_records import TopicRecord
 
 def create_topics(
     view: ClusterView, request: CreateTopicsRequest, random: Random
-) -> Result[CreateTopicsResponse]:
-    """Plan new topics; each one has its own answer."""
+) -> Steps[CreateTopicsResponse]:
+    """Plan new topics; each one has its own answer.
+
+    A request that comes to more records than one operation may have is refused as a whole.
+    """
     creation = _TopicCreation(view, random)
     names = Counter(topic.name for topic in request.topics)
     too_much = _too_much(view, request)
     results: dict[str, CreatableTopicResult] = {}
     for topic in request.topics:
+        yield
         try:
             if too_much is not None:
                 raise too_much
             if names[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            results[topic.name] = creation.create(topic)
+            results[topic.name] = yield from creation.create(topic)
         except ApiError as error:  # one bad topic must not fail its neighbours
-            results[topic.name] = CreatableTopicResult(
-                name=topic.name, error_code=error.code, error_message=error.message, configs=[]
-            )
+            results[topic.name] = _refused(topic.name, error)
+        if len(creation.records) > view.settings.records_per_request_max:
+            refusal = too_many_records()
+            results = {each.name: _refused(each.name, refusal) for each in request.topics}
+            creation.records.clear()
+            break
     response = CreateTopicsResponse(topics=list(results.values()))
     return Result(() if request.validate_only else tuple(creation.records), response)
+
+
+def _refused(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.message, configs=[]
+    )
 
 
 def _too_much(view: ClusterView, request: CreateTopicsRequest) -> ApiError | None:
@@ -74,11 +91,14 @@ def _too_much(view: ClusterView, request: CreateTopicsRequest) -> ApiError | Non
     if len(view.image.topics) + len(request.topics) > settings.topics_max:
         problem = f"the cluster may have {settings.topics_max} topics"
         return ApiError(ErrorCode.POLICY_VIOLATION, problem)
-    return partitions_max_exceeded(view, partitions)
+    return partitions_max_exceeded(view, partition_count(view), partitions)
 
 
-def partitions_max_exceeded(view: ClusterView, additional: int) -> ApiError | None:
-    count = sum(len(topic.partitions) for topic in view.image.topics.values())
+def partition_count(view: ClusterView) -> int:
+    return sum(len(topic.partitions) for topic in view.image.topics.values())
+
+
+def partitions_max_exceeded(view: ClusterView, count: int, additional: int) -> ApiError | None:
     if count + additional <= view.settings.partitions_max:
         return None
     problem = f"the cluster may have {view.settings.partitions_max} partitions, it has {count}"
@@ -96,16 +116,17 @@ class _TopicCreation:
             collision_key(name): name for name in view.image.topics if has_collision_chars(name)
         }
 
-    def create(self, topic: CreatableTopic) -> CreatableTopicResult:
+    def create(self, topic: CreatableTopic) -> Generator[None, None, CreatableTopicResult]:
         self._check_name(topic.name)
         configs, config_records = self._configs(topic)
-        partitions = self._partitions(topic)
+        partitions = yield from self._partitions(topic)
+        self._check_replicas(partitions)
         topic_id = self._new_id()
-        records = [self.view.versioned(TopicRecord(name=topic.name, topic_id=topic_id))]
-        records += config_records
-        records += partition_records(self.view, topic_id, 0, partitions)
-        check_record_count(self.view, len(self.records) + len(records))
-        self.records += records
+        self.records.append(self.view.versioned(TopicRecord(name=topic.name, topic_id=topic_id)))
+        self.records += config_records
+        for record in partition_records(self.view, topic_id, 0, partitions):
+            yield
+            self.records.append(record)
         return CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
@@ -139,10 +160,10 @@ class _TopicCreation:
         resource = ConfigResource.topic(topic.name)
         return configs, plan_configs(self.view, resource, configs, is_new=True)
 
-    def _partitions(self, topic: CreatableTopic) -> list[PartitionImage]:
+    def _partitions(self, topic: CreatableTopic) -> PartitionSteps:
         settings = self.view.settings
         if topic.assignments:
-            return self._assigned(topic)
+            return (yield from self._assigned(topic))
         if topic.replication_factor < -1 or topic.replication_factor == 0:
             problem = "Replication factor must be larger than 0, or -1 to use the default value."
             raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
@@ -152,17 +173,19 @@ class _TopicCreation:
         count, factor = topic.num_partitions, topic.replication_factor
         factor = settings.default_replication_factor if factor == -1 else factor
         try:
-            return place_partitions(
-                self.view,
-                partitions=settings.default_partitions if count == -1 else count,
-                replication_factor=factor,
-                random=self.random,
+            return (
+                yield from place_partitions(
+                    self.view,
+                    partitions=settings.default_partitions if count == -1 else count,
+                    replication_factor=factor,
+                    random=self.random,
+                )
             )
         except ApiError as error:
             problem = f"Unable to replicate the partition {factor} time(s): {error.message}"
             raise ApiError(error.code, problem) from error
 
-    def _assigned(self, topic: CreatableTopic) -> list[PartitionImage]:
+    def _assigned(self, topic: CreatableTopic) -> PartitionSteps:
         for name, value in (
             ("replication factor", topic.replication_factor),
             ("numPartitions", topic.num_partitions),
@@ -178,11 +201,18 @@ class _TopicCreation:
                 problem += f" {each.partition_index}"
                 raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
             brokers[each.partition_index] = each.broker_ids
-        partitions = assigned_partitions(self.view, sorted(brokers.items()))
+        partitions = yield from assigned_partitions(self.view, sorted(brokers.items()))
         if sorted(brokers) != list(range(len(brokers))):
             problem = "partitions should be a consecutive 0-based integer sequence"
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
         return partitions
+
+    def _check_replicas(self, partitions: Iterable[PartitionImage]) -> None:
+        if self.view.settings.brokers_replicate:
+            return
+        if any(len(partition.replicas) > 1 for partition in partitions):
+            problem = "replication between brokers is not implemented yet: use a replication factor"
+            raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{problem} of 1")
 
     def _new_id(self) -> Uuid:
         while True:
@@ -193,18 +223,20 @@ class _TopicCreation:
 
 def create_partitions(
     view: ClusterView, request: CreatePartitionsRequest, random: Random
-) -> Result[CreatePartitionsResponse]:
+) -> Steps[CreatePartitionsResponse]:
     """Plan more partitions for topics; each topic has its own answer."""
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     records: list[VersionedRecord] = []
+    existing = partition_count(view)
     for topic in request.topics:
+        yield
         result = CreatePartitionsTopicResult(name=topic.name)
         results[topic.name] = result
         try:
             if names[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records += _more_partitions(view, topic, random, len(records))
+            records += yield from _more_partitions(view, topic, random, existing, len(records))
         except ApiError as error:  # one bad topic must not fail its neighbours
             result.error_code = error.code
             result.error_message = error.message or None
@@ -213,8 +245,13 @@ def create_partitions(
 
 
 def _more_partitions(
-    view: ClusterView, request: CreatePartitionsTopic, random: Random, planned: int
-) -> list[VersionedRecord]:
+    view: ClusterView,
+    request: CreatePartitionsTopic,
+    random: Random,
+    existing: int,
+    planned: int,
+) -> Generator[None, None, list[VersionedRecord]]:
+    """Plan more partitions of one topic, next to so many of the cluster and of this request."""
     topic = view.image.topics.get(request.name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -228,12 +265,12 @@ def _more_partitions(
         problem += f" {request.count} would not be an increase."
         raise ApiError(ErrorCode.INVALID_PARTITIONS, problem)
     check_record_count(view, planned + additional)
-    too_much = partitions_max_exceeded(view, planned + additional)
+    too_much = partitions_max_exceeded(view, existing, planned + additional)
     if too_much is not None:
         raise too_much
     replication_factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
-        partitions = place_partitions(
+        partitions = yield from place_partitions(
             view,
             partitions=additional,
             replication_factor=replication_factor,
@@ -246,20 +283,28 @@ def _more_partitions(
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     else:
         brokers = [assignment.broker_ids for assignment in request.assignments]
-        partitions = assigned_partitions(view, enumerate(brokers, count), replication_factor)
-    return partition_records(view, topic.topic_id, count, partitions)
+        numbered = enumerate(brokers, count)
+        partitions = yield from assigned_partitions(view, numbered, replication_factor)
+    records = []
+    for record in partition_records(view, topic.topic_id, count, partitions):
+        yield
+        records.append(record)
+    return records
 
 
 def partition_records(
     view: ClusterView, topic_id: Uuid, first: int, partitions: Iterable[PartitionImage]
-) -> list[VersionedRecord]:
-    return [
-        view.versioned(partition.to_record(topic_id, number, view.metadata_version))
-        for number, partition in enumerate(partitions, first)
-    ]
+) -> Iterator[VersionedRecord]:
+    for number, partition in enumerate(partitions, first):
+        yield view.versioned(partition.to_record(topic_id, number, view.metadata_version))
 
 
 def check_record_count(view: ClusterView, count: int) -> None:
     if count > view.settings.records_per_request_max:
         problem = f"more than {view.settings.records_per_request_max} records: split the request"
         raise ApiError(ErrorCode.POLICY_VIOLATION, problem)
+
+
+def too_many_records() -> ApiError:
+    problem = "Unable to perform excessively large batch operation."
+    return ApiError(ErrorCode.POLICY_VIOLATION, problem)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from odradek.controller.result import Result
+from odradek.controller.result import Result, Steps
 from odradek.controller.view import ClusterView
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID, Uuid
@@ -16,12 +16,13 @@ from odradek.protocol.generated.delete_topics import (
 from odradek.protocol.generated.metadata_records import RemoveTopicRecord
 
 
-def delete_topics(view: ClusterView, request: DeleteTopicsRequest) -> Result[DeleteTopicsResponse]:
+def delete_topics(view: ClusterView, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     """Plan deletions; each topic has its own answer, one that is named twice has one of refusal."""
     named = Counter(_named(request))
     records = []
     response = DeleteTopicsResponse()
     for (name, topic_id), count in named.items():
+        yield
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         try:
             _check_name(name, topic_id, count)

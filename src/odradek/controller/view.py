@@ -1,8 +1,9 @@
 """What every plan reads: the image, the settings, and questions that need both."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from odradek.controller.partition_index import PartitionIndex
 from odradek.controller.settings import ConfigRules, ControllerSettings
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
@@ -17,6 +18,7 @@ from odradek.metadata import (
     versioned,
 )
 from odradek.metadata.partition import DIRECTORY_UNASSIGNED
+from odradek.metadata.touched import TopicIdPartition
 from odradek.protocol.message import Message
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
@@ -27,6 +29,7 @@ class ClusterView(NamedTuple):
     image: ClusterImage
     settings: ControllerSettings
     rules: ConfigRules
+    partition_index: PartitionIndex
 
     @property
     def metadata_version(self) -> int:
@@ -41,6 +44,9 @@ class ClusterView(NamedTuple):
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.active
 
+    def active_brokers(self) -> Iterator[int]:
+        return (each.broker_id for each in self.image.brokers.values() if each.active)
+
     def check_broker_epoch(self, broker_id: int, epoch: int) -> BrokerImage:
         """Return the broker; refuse one that has registered again since, or never did."""
         broker = self.image.brokers.get(broker_id)
@@ -54,10 +60,13 @@ class ClusterView(NamedTuple):
         broker = self.image.brokers.get(broker_id)
         return DIRECTORY_UNASSIGNED if broker is None else broker.default_directory
 
-    def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        for topic in self.image.topics.values():
-            for number, partition in topic.partitions.items():
-                yield topic, number, partition
+    def partitions(
+        self, keys: Iterable[TopicIdPartition]
+    ) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+        """Yield what the image has under keys of its index."""
+        for topic_id, number in keys:
+            topic = self.image.topics_by_id[topic_id]
+            yield topic, number, topic.partitions[number]
 
     def min_isr(self, topic: TopicImage) -> int:
         """The effective min.insync.replicas: never more than the topic has replicas."""

@@ -23,6 +23,9 @@ class Deadlines:
     def __contains__(self, name: str) -> bool:
         return name in self._due_ms
 
+    def due_ms(self, name: str) -> int | None:
+        return self._due_ms.get(name)
+
     def set(self, name: str, due_ms: int) -> None:
         self._due_ms[name] = due_ms
         queued_ms = self._queued_ms.get(name)

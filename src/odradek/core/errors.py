@@ -201,10 +201,29 @@ class OdradekError(Exception):
     """Base of the errors that users of the library may want to catch together."""
 
 
+MESSAGE_CHARS_MAX: Final = 8_000
+"""Of what a client is told. A string of the protocol has 32,767 bytes, a character up to four."""
+
+
+def short_message(message: str) -> str:
+    """Return a text that fits into a response: names in it may be as long as a request allows.
+
+    A text that does not fit would cost the client the whole response, with all that went well.
+    """
+    if len(message) <= MESSAGE_CHARS_MAX:
+        return message
+    left_out = len(message) - MESSAGE_CHARS_MAX
+    return f"{message[:MESSAGE_CHARS_MAX]} ... ({left_out} more characters)"
+
+
 class ApiError(OdradekError):
-    """A request, or one part of it, is refused with a wire error code."""
+    """A request, or one part of it, is refused with a wire error code.
+
+    ``message`` is for the client, and cut to what a response can carry.
+    """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        message = short_message(message)
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

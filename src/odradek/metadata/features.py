@@ -72,6 +72,7 @@ METADATA_VERSION_LATEST: Final = METADATA_VERSIONS[-1].level
 
 # The first level of metadata.version that knows them.
 ZK_MIGRATION_FROM: Final = 8
+SCRAM_FROM: Final = 11
 TRANSACTIONS_FROM: Final = 13
 CONTROLLER_REGISTRATION_FROM: Final = 15
 DIRECTORY_ASSIGNMENT_FROM: Final = 17
@@ -98,7 +99,15 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
         **{name: VersionRange(0, levels[-1][0]) for name, levels in _DEFAULT_FROM.items()},
     }
 )
-"""What this software can do: what a broker announces when it registers."""
+"""What this software can do in levels of the metadata log."""
+
+ANNOUNCED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
+    {**SUPPORTED_FEATURES, KRAFT_VERSION: KRAFT_VERSIONS}
+)
+"""What a node says it can do, in ApiVersions and when it registers.
+
+Controllers at kraft.version 1 refuse the registration of a broker that does not name it.
+"""
 
 REQUIRED_METADATA_VERSION: Final[Mapping[str, Mapping[int, int]]] = MappingProxyType(
     {ELIGIBLE_LEADER_REPLICAS_VERSION: {1: ELR_FROM}}

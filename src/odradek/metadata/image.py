@@ -10,9 +10,9 @@ Metadata transactions (KIP-868) make several batches take effect at once: betwee
 ``odradek.metadata.loader`` holds back what must not be seen.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from odradek.core.errors import CorruptionError
 from odradek.core.ids import Uuid
@@ -50,6 +50,8 @@ from odradek.protocol.generated.metadata_records import (
     ZkMigrationStateRecord,
 )
 from odradek.protocol.message import Message
+
+T = TypeVar("T")
 
 
 class MetadataProvenance(NamedTuple):
@@ -108,7 +110,10 @@ class ClusterImage:
 
     def changes_since(self, older: "ClusterImage") -> MetadataDelta:
         """Compare with any older image: for a broker that jumps ahead through a snapshot."""
-        return _delta(older, self, _all_keys(older, self))
+        return finish(self.changes_since_in_steps(older))
+
+    def changes_since_in_steps(self, older: "ClusterImage") -> Generator[None, None, MetadataDelta]:
+        return (yield from _delta(older, self, _all_keys(older, self)))
 
     def to_records(self) -> Iterator[VersionedRecord]:
         """Return the records of a snapshot: replayed into an empty image they give this one."""
@@ -203,8 +208,16 @@ class ImageBuilder:
                 raise CorruptionError(f"metadata log: {type(record).__name__} has no meaning here")
 
     def build(self, provenance: MetadataProvenance | None = None) -> MetadataUpdate:
+        """Build at once what :meth:`build_in_steps` builds."""
+        return finish(self.build_in_steps(provenance))
+
+    def build_in_steps(
+        self, provenance: MetadataProvenance | None = None
+    ) -> Generator[None, None, MetadataUpdate]:
+        """Build an image; no record may be replayed between the steps."""
+        yield from self._topics.close_topics()
         image = self._freeze(provenance or self._built.provenance)
-        delta = _delta(self._built, image, self._touched)
+        delta = yield from _delta(self._built, image, self._touched)
         self._built = image
         self._touched = Touched()
         self._restore(image)
@@ -272,15 +285,32 @@ class ImageBuilder:
         )
 
 
-def _delta(old: ClusterImage, new: ClusterImage, touched: Touched) -> MetadataDelta:
-    topics = _changed(old.topics_by_id, new.topics_by_id, touched.topics)
-    gone = [old.topics_by_id[each] for each in topics if each not in new.topics_by_id]
+def finish(steps: Generator[None, None, T]) -> T:
+    """Take all steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            outcome: T = ended.value
+            return outcome
+
+
+def _delta(
+    old: ClusterImage, new: ClusterImage, touched: Touched
+) -> Generator[None, None, MetadataDelta]:
+    was, now = old.topics_by_id, new.topics_by_id
+    gone = [was[each] for each in touched.topics if each in was and each not in now]
+    partitions_changed = []
+    for each in touched.partitions:
+        if _partition_changed(old, new, each):
+            partitions_changed.append(each)
+        yield
     return MetadataDelta(
-        topics_created=frozenset(each for each in topics if each not in old.topics_by_id),
-        topics_deleted=tuple(sorted(gone, key=lambda topic: topic.name)),
-        partitions_changed=frozenset(
-            each for each in touched.partitions if _partition_changed(old, new, each)
+        topics_created=frozenset(
+            each for each in touched.topics if each in now and each not in was
         ),
+        topics_deleted=tuple(sorted(gone, key=lambda topic: topic.name)),
+        partitions_changed=frozenset(partitions_changed),
         brokers_changed=_changed(old.brokers, new.brokers, touched.brokers),
         controllers_changed=_changed(old.controllers, new.controllers, touched.controllers),
         configs_changed=frozenset(touched.configs),

@@ -34,7 +34,8 @@ from odradek.protocol.message import Buffer
 _SIZE_BYTES: Final = 4
 _REFUSALS: Final = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.BROKER_NOT_AVAILABLE)
 _QUIET_MS: Final = 10_000
-"""After this long without a request the receive buffer, 256 KiB, is given back."""
+"""After this long without a request the receive buffer is given back, and after this long without
+a large one most of a large buffer."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -45,6 +46,7 @@ class Connection(asyncio.BufferedProtocol):
         "_closing",
         "_congested",
         "_draining",
+        "_fitted_ms",
         "_frame_since_ms",
         "_heard_ms",
         "_hub",
@@ -91,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stopping = False
         self._closing = False  # nothing is handled and nothing more is written
         self._heard_ms = self._frame_since_ms = self._stall_since_ms = hub.now_ms
+        self._fitted_ms = hub.now_ms
         self._written = 0  # bytes given to the transport
         self._taken = 0  # of these, what had left it when the sweep last looked
 
@@ -257,6 +260,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # Ends.
 
+    def fail(self, error: Exception) -> None:
+        """End as after a handler that raised, for one that fails later."""
+        if self._transport is not None:
+            self._fail(error)
+
     def _fail(self, error: Exception) -> None:
         self._flush()  # earlier requests were answered in good faith
         is_refusal = isinstance(error, ApiError) and error.code in _REFUSALS
@@ -324,6 +332,10 @@ class Connection(asyncio.BufferedProtocol):
             self._begin_close(EventKind.EXPIRED, f"idle for {limits.idle_ms_max} ms")
         elif self._is_past(self._heard_ms, _QUIET_MS):
             self._reader = None
+            self._space = memoryview(b"")
+        elif self._reader is not None and self._is_past(self._fitted_ms, _QUIET_MS):
+            self._fitted_ms = now_ms
+            self._reader.fit()
             self._space = memoryview(b"")
 
     def _check_stall(self, unsent: int) -> None:

@@ -27,6 +27,7 @@ class Member(Protocol):
 
     def stop(self) -> None: ...
     def abort(self, detail: str) -> None: ...
+    def fail(self, error: Exception) -> None: ...
     def check_deadlines(self) -> None: ...
 
 
@@ -59,7 +60,9 @@ class Hub:
         self.counters = Counters()
         self.call_soon = call_soon
         self.now_ms = 0.0
-        self.members: set[Member] = set()  # admitted and not gone, in a handshake or open
+        # Admitted and not gone, in a handshake or open. A dict for its order: a simulation must
+        # sweep and drop them in the same order every time, and a set goes by addresses in memory.
+        self.members: dict[Member, None] = {}
         self._count_by_host: Counter[str] = Counter()
         self._vacant = asyncio.Event()
         self._vacant.set()
@@ -77,7 +80,7 @@ class Hub:
 
     def admit(self, member: Member) -> None:
         assert member not in self.members
-        self.members.add(member)
+        self.members[member] = None
         self._count_by_host[member.info.peer_host] += 1
         self._vacant.clear()
 
@@ -85,7 +88,7 @@ class Hub:
         """Give the place of a connection back; more than once is the same as once."""
         if member not in self.members:
             return
-        self.members.discard(member)
+        del self.members[member]
         host = member.info.peer_host
         self._count_by_host[host] -= 1
         if not self._count_by_host[host]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from odradek.net.acceptor import Acceptor
 from odradek.net.hub import Hub
+from odradek.net.network import Network
 from odradek.net.settings import (
     ConnectionInfo,
     Counters,
@@ -24,6 +25,7 @@ from odradek.net.settings import (
     ServerLimits,
     TlsSettings,
 )
+from odradek.net.sockets import SocketNetwork
 
 __all__ = [
     "ConnectionInfo",
@@ -63,10 +65,12 @@ class Server:
         limits: ServerLimits | None = None,
         *,
         on_event: OnEvent = ignore_event,
+        network: Network | None = None,
     ) -> None:
         names = [listener.name for listener in listeners]
         assert len(set(names)) == len(names), f"two listeners of one name: {names}"
         self._listeners = tuple(listeners)
+        self._network = network or SocketNetwork()
         self._hub = Hub(handler, limits or ServerLimits(), on_event, _call_soon)
         self._acceptors: list[Acceptor] = []
         self._endpoints: dict[str, tuple[str, int]] = {}
@@ -96,7 +100,7 @@ class Server:
         assert self._sweeper is None, "started before"
         try:
             for listener in self._listeners:
-                acceptor = Acceptor(self._hub, listener)
+                acceptor = Acceptor(self._hub, listener, self._network)
                 await acceptor.open()
                 self._acceptors.append(acceptor)
                 self._endpoints[listener.name] = (listener.host, acceptor.port)
@@ -123,6 +127,12 @@ class Server:
         for acceptor in self._acceptors:
             if acceptor.listener.name == listener:
                 acceptor.replace_tls(context)
+
+    def fail_one(self, connection: ConnectionInfo, error: Exception) -> None:
+        """End a connection whose request failed after its handler had returned, as if before."""
+        for member in list(self._hub.members):
+            if member.info is connection:
+                member.fail(error)
 
     def close_one(self, connection: ConnectionInfo, detail: str) -> None:
         """Drop one connection at once, if it is still there."""

@@ -11,22 +11,30 @@ a plain string even in flexible versions, because a broker must be able to read 
 request whose version it does not know.
 """
 
-from struct import Struct
+from collections.abc import Generator
+from struct import Struct as BinaryStruct
 from struct import error as struct_error
 from typing import Final, NamedTuple
 
 from odradek.core.errors import CorruptionError
 from odradek.protocol.apis import API_VERSIONS_KEY, Api, api_for_key
-from odradek.protocol.message import Buffer, Message
-from odradek.protocol.primitives import too_many, too_short, uvarint
+from odradek.protocol.message import Buffer, Message, Struct
+from odradek.protocol.primitives import too_many, too_short, uvarint, write_uvarint
 
-_SIZE: Final = Struct(">i")
-_REQUEST_START: Final = Struct(">hhih")
-_RESPONSE_START: Final = Struct(">ii")
+_SIZE: Final = BinaryStruct(">i")
+_REQUEST_START: Final = BinaryStruct(">hhih")
+_RESPONSE_START: Final = BinaryStruct(">ii")
 
+FIRST_BUFFER_BYTES: Final = 4 * 1024
+"""Enough for what most connections ever send at once: a group's heartbeats, a fetch, a produce."""
+GROWTH: Final = 4
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+"""A read that fills the buffer makes it grow up to here, whatever the size of its frames."""
 KEPT_BUFFER_BYTES_MAX: Final = 4 * 1024 * 1024
 """A buffer that grew is kept up to here: growing anew costs ten times what reading does."""
+
+STEP_ELEMENTS: Final = 100
+"""Of a large array, encoded without a pause: topics with their partitions or their configs."""
 
 HEADER_TAGS_MAX: Final = 64
 """No known client sends any; a peer that is not logged in yet can send millions."""
@@ -39,23 +47,33 @@ class FrameReader:
     chunk with ``receive(chunk)``; then ``next_frame()`` until it gives None. A frame is a view into
     the buffer, good until the next ``writable()`` or ``receive()``: requests are handled on the
     spot.
+
+    A broker has thousands of these, most of which carry a heartbeat now and then: the buffer
+    begins small, and grows when a read has filled it. A busy connection soon has one that takes
+    all that the socket holds in one read.
     """
 
-    __slots__ = ("_buffer", "_end", "_start", "frame_bytes_max")
+    __slots__ = ("_buffer", "_end", "_peak", "_start", "frame_bytes_max")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._buffer = bytearray(FIRST_BUFFER_BYTES)
         self._start = 0  # first byte not yet handed out
         self._end = 0  # one past the last byte received
+        self._peak = 0  # the most that ``_end`` was since the buffer was last fitted
 
     def writable(self) -> memoryview:
         """Return free space, never empty."""
+        size = len(self._buffer)
+        if self._end > self._peak:
+            self._peak = self._end
         if self._start == self._end:
-            self._start = self._end = 0
-            if len(self._buffer) > KEPT_BUFFER_BYTES_MAX:
+            if size > KEPT_BUFFER_BYTES_MAX:
                 self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
-        elif self._end == len(self._buffer):
+            elif self._end == size < RECEIVE_BUFFER_BYTES:
+                self._buffer = bytearray(min(GROWTH * size, RECEIVE_BUFFER_BYTES))
+            self._start = self._end = 0
+        elif self._end == size:
             self._make_room()
         return memoryview(self._buffer)[self._end :]
 
@@ -100,9 +118,26 @@ class FrameReader:
         earlier are views that pin the old one.
         """
         unread = self._end - self._start
-        larger = bytearray(max(RECEIVE_BUFFER_BYTES, 2 * unread))
+        grown = min(GROWTH * len(self._buffer), RECEIVE_BUFFER_BYTES)
+        larger = bytearray(max(grown, 2 * unread))
         larger[:unread] = memoryview(self._buffer)[self._start : self._end]
         self._buffer, self._start, self._end = larger, 0, unread
+
+    def fit(self) -> None:
+        """Give back most of the buffer if no more than a part of it was used since the last call.
+
+        To be called now and then, between reads. Frames handed out earlier stay good.
+        """
+        wanted = max(FIRST_BUFFER_BYTES, GROWTH * max(self._peak, self._end))
+        if self._start == self._end and len(self._buffer) > wanted:
+            self._buffer = bytearray(wanted)
+            self._start = self._end = 0
+        self._peak = self._end
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What the buffer takes of memory now."""
+        return len(self._buffer)
 
 
 class Request(NamedTuple):
@@ -156,6 +191,24 @@ def open_request(frame: memoryview) -> Request:
     return request
 
 
+def request_bytes(request: Request) -> bytes:
+    """Return a request as it came, header included and without its size.
+
+    Put together from its parts, so that requests need not keep their frames. Tagged fields of the
+    header are left out: none is known, and they are between the client and the broker.
+    """
+    name = b"" if request.client_id is None else request.client_id.encode()
+    size = -1 if request.client_id is None else len(name)
+    start = _REQUEST_START.pack(request.api.key, request.version, request.correlation_id, size)
+    tags = b"\0" if request.api.is_flexible(request.version) else b""
+    return b"".join((start, name, tags, request.body))
+
+
+def response_frame(data: Buffer) -> list[Buffer]:
+    """Return the frame of a response that is encoded already, header included."""
+    return [_SIZE.pack(len(data)), data]
+
+
 def open_response(frame: memoryview, api: Api, version: int) -> tuple[int, memoryview]:
     """Return the correlation id and the body of a response."""
     try:
@@ -201,6 +254,63 @@ def frame_response(message: Message, api: Api, version: int, correlation_id: int
     if api.response_header_version(version):
         out.append(0)
     return _frame(message, version, out)
+
+
+def frame_response_in_steps(
+    message: Message, array: str, api: Api, version: int, correlation_id: int
+) -> Generator[None, None, list[Buffer]]:
+    """Return a whole response frame, yielding after every ``STEP_ELEMENTS`` of one of its arrays.
+
+    Encoding the response to a request for ten thousand topics takes longer than a broker can be
+    away. The array must be a field of the message itself, and no records may be in it.
+
+    An encoder is one function for a whole message. So the message is encoded without the array
+    and with parts of it: what comes before and after the elements is the same each time.
+    """
+    elements = getattr(message, array)
+    empty = _encoded(message, array, [], version)
+    one = _encoded(message, array, elements[:1], version)
+    # The first difference is in the count: 1 for none and 2 for one if compact, else 0 and 1.
+    differs = next(at for at, (a, b) in enumerate(zip(empty, one, strict=False)) if a != b)
+    is_compact = empty[differs] == 1
+    before = differs if is_compact else differs + 1 - _SIZE.size
+    after = len(empty) - differs - 1
+    out = bytearray(_RESPONSE_START.pack(0, correlation_id))
+    if api.response_header_version(version):
+        out.append(0)
+    out += empty[:before]
+    out += _count(len(elements), is_compact)
+    for start in range(0, len(elements), STEP_ELEMENTS):
+        yield
+        part = elements[start : start + STEP_ELEMENTS]
+        encoded = _encoded(message, array, part, version)
+        out += memoryview(encoded)[
+            before + len(_count(len(part), is_compact)) : len(encoded) - after
+        ]
+    out += empty[len(empty) - after :]
+    _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
+    return [out]
+
+
+def _encoded(message: Message, array: str, part: list[Struct], version: int) -> bytearray:
+    whole = getattr(message, array)
+    setattr(message, array, part)
+    try:
+        out = bytearray()
+        parts: list[Buffer] = []
+        parts.append(message.encode_after(out, parts, version))
+        assert len(parts) == 1, "no records"
+        return out
+    finally:
+        setattr(message, array, whole)
+
+
+def _count(elements: int, is_compact: bool) -> bytes:
+    if not is_compact:
+        return _SIZE.pack(elements)
+    out = bytearray()
+    write_uvarint(out, elements + 1)
+    return bytes(out)
 
 
 def _frame(message: Message, version: int, start: bytearray) -> list[Buffer]:

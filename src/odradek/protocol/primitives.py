@@ -57,6 +57,14 @@ def string_length_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]
     return value, pos
 
 
+def message_bytes(text: str) -> bytes:
+    """Encode an error message, cut to what a string may have: it may quote a name of a client's."""
+    encoded = text.encode()
+    if len(encoded) > STRING_BYTES_MAX:
+        return encoded[:STRING_BYTES_MAX].decode(errors="ignore").encode()
+    return encoded
+
+
 def tag_count(buf: memoryview, pos: int, first: int, budget: int) -> tuple[int, int, int]:
     """Finish reading the number of tagged fields; return it, the position and the budget left."""
     count = first

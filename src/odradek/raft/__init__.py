@@ -6,6 +6,7 @@ cluster (cluster id, topic) and the endpoints that only the driver needs.
 """
 
 from odradek.raft.config import RaftConfig
+from odradek.raft.driver import DriverPorts, RaftDriver
 from odradek.raft.hard_state import HardState
 from odradek.raft.log_view import LogView
 from odradek.raft.messages import Message, OffsetAndEpoch, QuorumError, ReplicaKey
@@ -20,6 +21,7 @@ from odradek.raft.ready import (
     Ready,
     Truncate,
 )
+from odradek.raft.voter_history import VoterHistory
 from odradek.raft.voters import VoterSet
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "AppendFetched",
     "AppendLeaderChange",
     "BecameLeader",
+    "DriverPorts",
     "HardState",
     "LeaderChanged",
     "LogView",
@@ -35,10 +38,12 @@ __all__ = [
     "OffsetAndEpoch",
     "QuorumError",
     "RaftConfig",
+    "RaftDriver",
     "RaftNode",
     "Ready",
     "ReplicaKey",
     "Truncate",
+    "VoterHistory",
     "VoterSet",
     "read_quorum_state",
     "write_quorum_state",

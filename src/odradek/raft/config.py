@@ -19,6 +19,7 @@ class RaftConfig(NamedTuple):
     fetch_max_wait_ms: int = 500
     request_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
+    fetch_snapshot_max_bytes: int = 1 << 20
 
     @property
     def check_quorum_timeout_ms(self) -> int:
@@ -31,6 +32,14 @@ class RaftConfig(NamedTuple):
 
     def random_election_timeout_ms(self, random: Random) -> int:
         return self.election_timeout_ms + random.randrange(max(self.election_timeout_ms, 1))
+
+    def follower_timeout_ms(self, position: int, count: int) -> int:
+        """Return how long the ``position``-th of ``count`` followers bears with a silent leader.
+
+        They hear from it at the same times. If they gave up at the same time, too, they would
+        split the vote and wait out an election timeout.
+        """
+        return self.fetch_timeout_ms + self.fetch_timeout_ms * position // (4 * max(count, 1))
 
     def successor_backoff_ms(self, position: int, count: int) -> int:
         """Return how long the ``position``-th of ``count`` preferred candidates holds back."""

@@ -58,6 +58,23 @@ class Leader:
     def __post_init__(self) -> None:
         self.progress = {voter.id: Progress(voter) for voter in self.voters.others(self.key.id)}
 
+    def change_voters(self, voters: VoterSet) -> None:
+        """Count by another set; what is known of a replica that gets or loses its vote stays."""
+        known = {each.key: each for each in (*self.progress.values(), *self.observers.values())}
+        self.voters = voters
+        self.progress = {
+            voter.id: known.get(voter, Progress(voter)) for voter in voters.others(self.key.id)
+        }
+        self.observers = {
+            key: progress for key, progress in known.items() if not voters.contains(key)
+        }
+        self.fetched_voters &= self.progress.keys()
+
+    @property
+    def _own_votes(self) -> int:
+        """1, or 0 for a leader that is being removed: it must not count itself."""
+        return int(self.voters.contains(self.key))
+
     def find_voter(self, key: ReplicaKey) -> Progress | None:
         found = self.progress.get(key.id)
         return found if found is not None and found.key.matches(key) else None
@@ -72,14 +89,21 @@ class Leader:
             self.fetched_voters.add(voter.key.id)
         return voter is not None
 
+    def on_snapshot_fetch(self, key: ReplicaKey) -> bool:
+        """Take note that a replica downloads a snapshot; return whether a voter does."""
+        voter = self.find_voter(key)
+        if voter is not None:
+            self.fetched_voters.add(voter.key.id)
+        return voter is not None
+
     def has_quorum(self) -> bool:
         """Whether a majority, this leader included, was heard of since check-quorum last passed."""
-        return len(self.fetched_voters) + 1 >= self.voters.majority
+        return len(self.fetched_voters) + self._own_votes >= self.voters.majority
 
     def majority_offset(self, flushed_offset: int) -> int | None:
         """Return the offset below which a majority has everything on disk."""
         offsets = [-1 if p.end_offset is None else p.end_offset for p in self.progress.values()]
-        offsets.append(flushed_offset)
+        offsets += [flushed_offset] * self._own_votes
         offsets.sort(reverse=True)
         found = offsets[self.voters.majority - 1]
         return None if found < 0 else found

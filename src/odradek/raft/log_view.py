@@ -33,6 +33,9 @@ class LogView(Protocol):
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None: ...
 
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """Return how many bytes a snapshot has; None if there is no such snapshot."""
+
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Return the greatest epoch with records that is at most ``epoch``, and where they end.
 
@@ -55,11 +58,16 @@ def find_needed_snapshot(
 ) -> OffsetAndEpoch | None:
     """Return the snapshot without which a follower cannot go on; None if the log is enough.
 
-    At the log's start, what came before it is known from the snapshot that ends there.
+    At the log's start, what came before it is known from the snapshot that ends there. A follower
+    without a log is given the latest snapshot even if the log still reaches back to 0: it is
+    shorter. The snapshot at 0 stands for no log; formatting left it, and it is never replicated.
     """
     earliest, start = log.earliest_snapshot, log.log_start_offset
-    if earliest is None or start == fetch_offset == 0:
+    if earliest is None:
         return None
+    if start == fetch_offset == 0:
+        latest = log.latest_snapshot
+        return latest if latest is not None and latest.offset > 0 else None
     is_at_start = fetch_offset == start and last_fetched_epoch != earliest.epoch
     if fetch_offset < start or is_at_start or last_fetched_epoch < earliest.epoch:
         return log.latest_snapshot

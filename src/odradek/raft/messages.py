@@ -1,8 +1,9 @@
 """What the members of a metadata quorum say to each other.
 
-One class for each of Kafka's messages Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch, and in each
-the fields of the only partition there is, under the names of the protocol. What the state machine
-does not decide on is left to the driver that translates: cluster id, topic, listener endpoints.
+One class for each of Kafka's messages Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and
+FetchSnapshot, and in each the fields of the only partition there is, under the names of the
+protocol. What the state machine does not decide on is left to the driver that translates: cluster
+id, topic, listener endpoints.
 
 ``correlation_id`` pairs a response with its request. The node numbers the requests it sends. Into a
 request that came in, the driver puts a token of its own and finds in the response whom to answer.
@@ -128,8 +129,43 @@ class FetchResponse:
     """The snapshot to be fetched first: the log does not reach back far enough."""
 
 
-Request: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotRequest:
+    """Asks for a piece of a snapshot, from the byte ``position`` on."""
+
+    correlation_id: int
+    replica: ReplicaKey
+    current_leader_epoch: int
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotResponse:
+    correlation_id: int
+    sender: int
+    error: ErrorCode
+    leader_id: int | None
+    leader_epoch: int
+    snapshot_id: OffsetAndEpoch | None = None
+    size: int = 0
+    position: int = 0
+    data: bytes = b""
+
+
+Request: TypeAlias = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+)
 Response: TypeAlias = (
-    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
 )
 Message: TypeAlias = Request | Response

@@ -19,7 +19,7 @@ Theory of operation. The driver feeds messages (``step``), time (``tick``) and n
 
 A quorum of one leads a new epoch when the constructor returns, and commits what is flushed.
 
-Left out so far: changing the voter set (KIP-853), FetchSnapshot.
+Left out so far: the requests that change the voter set (KIP-853).
 """
 
 from random import Random
@@ -37,7 +37,10 @@ from odradek.raft.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Message,
+    OffsetAndEpoch,
     ReplicaKey,
     Response,
     VoteRequest,
@@ -47,6 +50,8 @@ from odradek.raft.quorum import Quorum
 from odradek.raft.ready import Ready
 from odradek.raft.replication import Replication
 from odradek.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from odradek.raft.snapshots import fetch_piece, on_piece, on_snapshot_request
+from odradek.raft.voter_history import VoterHistory
 from odradek.raft.voters import VoterSet
 from odradek.raft.voting import Voting
 
@@ -55,15 +60,32 @@ class RaftNode:
     def __init__(
         self,
         key: ReplicaKey,
-        voters: VoterSet,
+        voters: VoterSet | VoterHistory,
         log: LogView,
         hard_state: HardState,
         *,
         config: RaftConfig,
         random: Random,
         now_ms: int,
+        bootstrap_ids: tuple[int, ...] = (),
+        can_become_voter: bool = True,
     ) -> None:
-        self._quorum = Quorum(key, voters, log, config, random, hard_state)
+        """Go on where the log and the hard state left off.
+
+        ``bootstrap_ids`` are negative: addresses where a leader may be asked for, not replicas.
+        A node that can never vote (``can_become_voter``) does not wait for its flushes.
+        """
+        history = voters if isinstance(voters, VoterHistory) else VoterHistory(voters)
+        self._quorum = Quorum(
+            key,
+            history,
+            log,
+            config,
+            random,
+            hard_state,
+            bootstrap_ids=bootstrap_ids,
+            can_become_voter=can_become_voter,
+        )
         self._voting = Voting(self._quorum)
         self._replication = Replication(self._quorum)
         self._now_ms = now_ms
@@ -95,6 +117,23 @@ class RaftNode:
         return isinstance(self._quorum.role, Leader)
 
     @property
+    def voters(self) -> VoterSet:
+        return self._quorum.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self._quorum.is_voter
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._quorum.log.log_end_offset
+
+    @property
+    def has_unflushed(self) -> bool:
+        quorum = self._quorum
+        return quorum.flushed_offset < quorum.log.log_end_offset and not quorum.is_installing
+
+    @property
     def high_watermark(self) -> int | None:
         """How far the log is committed, as far as this node knows; never goes back."""
         return self._quorum.high_watermark
@@ -115,11 +154,14 @@ class RaftNode:
                 self._voting.on_end_request(message, now_ms)
             case FetchRequest():
                 self._replication.on_fetch_request(message, now_ms)
+            case FetchSnapshotRequest():
+                on_snapshot_request(self._quorum, message, now_ms)
             case (
                 VoteResponse()
                 | BeginQuorumEpochResponse()
                 | EndQuorumEpochResponse()
                 | FetchResponse()
+                | FetchSnapshotResponse()
             ):
                 self._on_response(message, now_ms)
             case _ as unreachable:
@@ -132,10 +174,31 @@ class RaftNode:
         self._poll(now_ms)
 
     def on_appended(self, now_ms: int) -> None:
-        """Say that this leader's log has grown, by the LeaderChange record or the caller's own."""
+        """Say that the log has grown: by what was fetched, or by a leader's own records."""
         self._enter(now_ms)
-        if isinstance(self.role, Leader):
-            self._replication.answer_parked(self.role, now_ms)
+        match self.role:
+            case Leader() as leader:
+                self._replication.answer_parked(leader, now_ms)
+            case Follower() as follower if self._quorum.is_settled:
+                # A replica that never votes: the others go on when it is flushed.
+                self._replication.follow_high_watermark(follower)
+                self._poll(now_ms)
+            case _:
+                pass
+
+    def on_append_refused(self, now_ms: int) -> None:
+        """Say that nothing of what was fetched could be appended: leave the leader alone a bit."""
+        self._enter(now_ms)
+        self._back_off_from_leader(now_ms)
+
+    def on_truncated(self, now_ms: int) -> None:
+        """Say where the log ends now: before what was asked for, if that was within a batch."""
+        self._enter(now_ms)
+        quorum = self._quorum
+        end_offset = quorum.log.log_end_offset
+        quorum.flushed_offset = min(quorum.flushed_offset, end_offset)
+        if quorum.history.truncate_to(end_offset):
+            quorum.on_voters_changed(now_ms)
 
     def on_flushed(self, offset: int, now_ms: int) -> None:
         """Say that the log is on disk up to ``offset``, exclusive."""
@@ -145,11 +208,41 @@ class RaftNode:
         self._replication.on_flushed(now_ms)
         self._poll(now_ms)
 
+    def on_voters_appended(self, offset: int, voters: VoterSet, now_ms: int) -> None:
+        """Say that the log names its voters at ``offset``; they count from now on."""
+        self._enter(now_ms)
+        self._quorum.history.append(offset, voters)
+        self._quorum.on_voters_changed(now_ms)
+
+    def on_snapshot_installed(
+        self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, now_ms: int
+    ) -> None:
+        """Say that the log begins anew behind a fetched snapshot, which is on disk.
+
+        ``voters`` are those that the snapshot names; None if the quorum's voters are static.
+        """
+        self._enter(now_ms)
+        quorum = self._quorum
+        assert quorum.log.log_end_offset == quorum.log.log_start_offset == snapshot_id.offset
+        quorum.is_installing = False
+        quorum.flushed_offset = snapshot_id.offset
+        quorum.history.start_at(snapshot_id.offset, voters)
+        quorum.on_voters_changed(now_ms)
+        quorum.advance_high_watermark(snapshot_id.offset)
+        self._poll(now_ms)
+
+    def on_snapshot_refused(self, now_ms: int) -> None:
+        """Say that what was fetched of a snapshot is thrown away: damaged, or without space."""
+        self._enter(now_ms)
+        self._quorum.is_installing = False
+        if isinstance(self.role, Follower):
+            self.role.download = None
+        self._back_off_from_leader(now_ms)
+
     def on_send_failed(self, target: int, correlation_id: int, now_ms: int) -> None:
         """Say that no answer to a request will come: the connection is closed."""
         self._enter(now_ms)
-        if self._quorum.requests.close(target, correlation_id):
-            self._quorum.requests.back_off(target, now_ms)
+        self._quorum.requests.fail(target, correlation_id, now_ms)
         self._poll(now_ms)
 
     def resign(self, now_ms: int) -> None:
@@ -182,7 +275,7 @@ class RaftNode:
             case Leader() as leader:
                 assert leader.high_watermark in (None, quorum.high_watermark)
                 assert leader.epoch_start_offset <= end_offset
-                assert quorum.is_voter
+                assert leader.voters == quorum.voters
             case Follower(leader_id=leader_id):
                 assert leader_id == quorum.leader_id != quorum.key.id
             case Candidate():
@@ -198,16 +291,24 @@ class RaftNode:
         assert now_ms >= self._now_ms, "time went back; drive the node by a monotonic clock"
         self._now_ms = now_ms
 
+    def _back_off_from_leader(self, now_ms: int) -> None:
+        if isinstance(self.role, Follower):
+            self._quorum.requests.back_off(self.role.leader_id, now_ms)
+
     def _on_response(self, response: Response, now_ms: int) -> None:
         if not self._quorum.requests.close(response.sender, response.correlation_id):
             return  # asked in an earlier role, or given up
         if not self._is_relevant(response, now_ms):
+            if isinstance(self.role, Follower):
+                self.role.download = None  # gone at the leader, or the leader is: choose again
             return
         match self.role, response:
             case (Prospective() | Candidate()) as role, VoteResponse():
                 self._voting.on_vote_response(role, response, now_ms)
             case Follower() as role, FetchResponse():
                 self._replication.on_fetch_response(role, response, now_ms)
+            case Follower() as role, FetchSnapshotResponse():
+                on_piece(self._quorum, role, response, now_ms)
             case Resigned() as role, EndQuorumEpochResponse():
                 role.unacknowledged.remove(response.sender)
             case _:
@@ -244,9 +345,11 @@ class RaftNode:
                     quorum.become_prospective(now_ms)
                 else:
                     self._replication.fetch(None, now_ms)
-            case Follower(leader_id=leader_id, fetch_deadline_ms=deadline):
+            case Follower(leader_id=leader_id, fetch_deadline_ms=deadline) as role:
                 if self._is_due(deadline, now_ms):
                     quorum.become_prospective(now_ms)
+                elif role.download is not None:
+                    fetch_piece(quorum, role, now_ms)
                 else:
                     self._replication.fetch(leader_id, now_ms)
             case Prospective(election_deadline_ms=deadline) as role:
@@ -281,15 +384,15 @@ class RaftNode:
 
     def _is_due(self, deadline_ms: int | None, now_ms: int) -> bool:
         """Whether to stand for election."""
-        return deadline_ms is not None and deadline_ms <= now_ms and self._quorum.is_flushed
+        return deadline_ms is not None and deadline_ms <= now_ms and self._quorum.is_settled
 
     def _may_fetch_now(self) -> bool:
         quorum = self._quorum
         return (
             isinstance(quorum.role, Unattached | Follower)
-            and quorum.is_flushed
+            and quorum.is_settled
             and quorum.requests.next_deadline_ms() is None
-            and len(quorum.voters.others(quorum.key.id)) > 0
+            and len(quorum.peer_ids) > 0
         )
 
     def _role_deadline_ms(self) -> int | None:
@@ -298,7 +401,7 @@ class RaftNode:
                 return leader.next_deadline_ms()
             case Unattached(election_deadline_ms=deadline) | Follower(fetch_deadline_ms=deadline):
                 # Not while a flush is awaited, which will call: the driver would spin.
-                return deadline if self._quorum.is_flushed else None
+                return deadline if self._quorum.is_settled else None
             case Prospective() | Candidate() | Resigned():
                 return self.role.election_deadline_ms
             case _ as unreachable:

@@ -30,6 +30,7 @@ from odradek.raft.roles import (
     Role,
     Unattached,
 )
+from odradek.raft.voter_history import VoterHistory
 from odradek.raft.voters import VoterSet
 
 
@@ -37,14 +38,19 @@ class Quorum:
     def __init__(
         self,
         key: ReplicaKey,
-        voters: VoterSet,
+        history: VoterHistory,
         log: LogView,
         config: RaftConfig,
         random: Random,
         hard_state: HardState,
+        *,
+        bootstrap_ids: tuple[int, ...] = (),
+        can_become_voter: bool = True,
     ) -> None:
         self.key = key
-        self.voters = voters
+        self.history = history
+        self.bootstrap_ids = bootstrap_ids
+        self.can_become_voter = can_become_voter
         self.log = log
         self.config = config
         self.random = random
@@ -56,6 +62,7 @@ class Quorum:
         self.role: Role = Unattached(None)
         self.high_watermark: int | None = None
         self.flushed_offset = log.log_end_offset
+        self.is_installing = False  # a fetched snapshot, which will replace the log
         self.requests = Requests(config.request_timeout_ms, config.retry_backoff_ms)
         self.outbox = Outbox()
 
@@ -68,18 +75,31 @@ class Quorum:
         return self.hard_state.leader_id
 
     @property
+    def voters(self) -> VoterSet:
+        return self.history.latest
+
+    @property
     def is_voter(self) -> bool:
         return self.voters.contains(self.key)
 
     @property
-    def is_flushed(self) -> bool:
-        """Whether the whole log is on disk.
+    def held_offset(self) -> int:
+        """How much of the log counts as held by this node.
+
+        What is on disk, for a replica that votes or may vote some day. A replica that never will
+        (a broker) counts all of its log and spares itself the fsync: nobody relies on its copy.
+        """
+        return self.flushed_offset if self.can_become_voter else self.log.log_end_offset
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the whole log is held, and none is about to replace it.
 
         Until it is, this node neither fetches, which would claim that it is, nor stands for
         election: a candidate asks again in the same epoch after a crash, and a vote that it got
         for a longer log must not be counted for what is left of it.
         """
-        return self.flushed_offset >= self.log.log_end_offset
+        return self.held_offset >= self.log.log_end_offset and not self.is_installing
 
     def start(self, now_ms: int) -> None:
         """Go on where the hard state left off."""
@@ -93,7 +113,8 @@ class Quorum:
             # it must not write in this epoch again.
             self._enter(Resigned(self._election_deadline(now_ms), (), self._other_ids()))
         elif state.leader_id is not None:
-            self._enter(Follower(state.leader_id, self._fetch_deadline(now_ms)))
+            deadline_ms = self.fetch_deadline(state.leader_id, now_ms)
+            self._enter(Follower(state.leader_id, deadline_ms))
         elif state.voted is not None and state.voted.matches(self.key):
             self._enter_candidate(now_ms)
         else:
@@ -118,7 +139,8 @@ class Quorum:
         assert epoch > self.epoch or self.leader_id in (None, leader_id)
         voted = self.hard_state.voted if epoch == self.epoch else None
         self._enter(
-            Follower(leader_id, self._fetch_deadline(now_ms)), HardState(epoch, leader_id, voted)
+            Follower(leader_id, self.fetch_deadline(leader_id, now_ms)),
+            HardState(epoch, leader_id, voted),
         )
 
     def become_prospective(self, now_ms: int) -> None:
@@ -192,8 +214,46 @@ class Quorum:
         elif leader_id not in (None, self.leader_id):
             raise QuorumError(f"epoch {epoch} has two leaders, {self.leader_id} and {leader_id}")
 
+    def on_voters_changed(self, now_ms: int) -> None:
+        """Go on with the voters that the log names now.
+
+        A leader that is no voter any more leads on until that is committed, or nobody could commit
+        it; see ``Replication``.
+        """
+        match self.role:
+            case Leader() as leader:
+                leader.change_voters(self.voters)
+                if leader.check_quorum_deadline_ms is None and leader.progress:
+                    leader.check_quorum_deadline_ms = self._check_quorum_deadline(now_ms)
+                    leader.begin_epoch_deadline_ms = now_ms
+            case Prospective() | Candidate():
+                self.become_unattached(self.epoch, now_ms)
+            case Unattached() as role:
+                if (role.election_deadline_ms is not None) != self.is_voter:
+                    role.election_deadline_ms = self._voter_election_deadline(now_ms)
+            case Follower() as role:
+                if (role.fetch_deadline_ms is not None) != self.is_voter:
+                    role.fetch_deadline_ms = self.fetch_deadline(role.leader_id, now_ms)
+            case Resigned():
+                pass
+
     def _led_epoch(self) -> int | None:
         return self.epoch if self.leader_id == self.key.id else None
+
+    @property
+    def peer_ids(self) -> tuple[int, ...]:
+        """Whom to ask for the leader: the other voters and the bootstrap servers."""
+        return (*self._other_ids(), *self.bootstrap_ids)
+
+    def refuse_to_lead(self, current_leader_epoch: int) -> ErrorCode:
+        """Why this node does not answer a fetch in that epoch as its leader; NONE if it does."""
+        if current_leader_epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if current_leader_epoch > self.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not isinstance(self.role, Leader):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
 
     def advance_high_watermark(self, offset: int) -> None:
         assert offset <= self.log.log_end_offset
@@ -237,7 +297,7 @@ class Quorum:
                 self.leader_id,
                 self.epoch,
             )
-            self.outbox.send(fetch.request.replica.id, refusal)
+            self.outbox.reply(refusal)
 
     def _remaining_election_deadline(self) -> int | None:
         """The timer goes on over a new epoch, or a node that cannot win would hold up all others
@@ -260,8 +320,13 @@ class Quorum:
     def _election_deadline(self, now_ms: int) -> int:
         return now_ms + self.config.random_election_timeout_ms(self.random)
 
-    def _fetch_deadline(self, now_ms: int) -> int | None:
-        return now_ms + self.config.fetch_timeout_ms if self.is_voter else None
+    def fetch_deadline(self, leader_id: int, now_ms: int) -> int | None:
+        """Return until when a follower waits for its leader; None for one without a vote."""
+        if not self.is_voter:
+            return None
+        follower_ids = sorted(each for each in self.voters.ids if each != leader_id)
+        position = follower_ids.index(self.key.id)
+        return now_ms + self.config.follower_timeout_ms(position, len(follower_ids))
 
     def _check_quorum_deadline(self, now_ms: int) -> int:
         return now_ms + self.config.check_quorum_timeout_ms

@@ -4,13 +4,15 @@
 
     {"leaderId":-1,"leaderEpoch":2,"votedId":1,"votedDirectoryId":"J8aAPcfLQt2bqs1JT_rMgQ","data_version":1}
 
-An id of -1 means none. Version 0 (before KIP-853) is read too: it has no directory ids, and a
-cluster id, applied offset and voters that nobody reads.
+An id of -1 means none. Version 0 is written while ``kraft.version`` is 0, so that a Kafka from
+before KIP-853 can read it: it has no directory ids, and a cluster id, applied offset and voters
+that nothing reads.
 
 The file is to be replaced by writing a second one, fsync, rename, and fsync of the folder.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Final
 
 from odradek.core.errors import CorruptionError
@@ -23,8 +25,21 @@ TEXT_LENGTH_MAX: Final = 1 << 16
 _INT32_MAX: Final = (1 << 31) - 1
 
 
-def write_quorum_state(state: HardState) -> str:
+def write_quorum_state(
+    state: HardState, *, kraft_version: int = 1, voter_ids: Iterable[int] = ()
+) -> str:
     voted = state.voted or ReplicaKey(-1)
+    if kraft_version < 1:
+        before: dict[str, object] = {
+            "clusterId": "",
+            "leaderId": -1 if state.leader_id is None else state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": voted.id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": each} for each in voter_ids],
+            "data_version": 0,
+        }
+        return json.dumps(before, separators=(",", ":"))
     fields = {
         "leaderId": -1 if state.leader_id is None else state.leader_id,
         "leaderEpoch": state.epoch,

@@ -5,8 +5,12 @@
 2. ``log_instruction``: at most one. Done before the node hears of anything else, because it decides
    by what the log says.
 3. ``events``, ``high_watermark``: news for the state machines on top of the log.
-4. ``reads`` and ``messages``: for each read, take records from the log (flushed or not), put them
-   into the response, send it. Only now may others learn what this node decided.
+4. ``reads``, ``snapshot_reads``, ``replies`` and ``requests``: for each read, take bytes from the
+   log (flushed or not) or the snapshot, put them into the response, send it. Only now may others
+   learn what this node decided.
+
+A reply goes to where its request came from: its correlation id is the token that the driver had put
+into the request. A request goes to a peer by id; negative ids are bootstrap servers.
 
 Flushing is no instruction: what was appended should be flushed soon, and then ``on_flushed`` is
 called. A truncation must wait for a flush under way, or the flush's result be thrown away.
@@ -16,7 +20,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from odradek.raft.hard_state import HardState
-from odradek.raft.messages import FetchResponse, Message
+from odradek.raft.messages import (
+    FetchResponse,
+    FetchSnapshotResponse,
+    OffsetAndEpoch,
+    Request,
+    Response,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +38,26 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Append what the leader sent, offsets and epochs as they are; then flush."""
+    """Append what the leader sent, offsets and epochs as they are; then flush.
+
+    If voters are among it, call ``on_voters_appended``.
+    """
 
     records: object
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshotPiece:
+    """Write ``data`` into the unfinished file of a snapshot; at position 0 begin it anew.
+
+    After the last piece: sync and rename the file, let the log begin anew at the snapshot's end,
+    call ``on_snapshot_installed``. That may take time; nothing is fetched meanwhile.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    data: bytes
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +73,7 @@ class AppendLeaderChange:
     granting_voter_ids: tuple[int, ...]
 
 
-LogInstruction: TypeAlias = Truncate | AppendFetched | AppendLeaderChange
+LogInstruction: TypeAlias = Truncate | AppendFetched | AppendLeaderChange | StoreSnapshotPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +108,19 @@ RoleEvent: TypeAlias = BecameLeader | LostLeadership | LeaderChanged
 
 class Send(NamedTuple):
     target: int
-    message: Message
+    request: Request
 
 
 class FetchRead(NamedTuple):
-    target: int
     fetch_offset: int
     response: FetchResponse
+
+
+class SnapshotRead(NamedTuple):
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+    response: FetchSnapshotResponse
 
 
 class Ready(NamedTuple):
@@ -96,13 +129,28 @@ class Ready(NamedTuple):
     events: tuple[RoleEvent, ...] = ()
     high_watermark: int | None = None
     reads: tuple[FetchRead, ...] = ()
-    messages: tuple[Send, ...] = ()
+    snapshot_reads: tuple[SnapshotRead, ...] = ()
+    replies: tuple[Response, ...] = ()
+    requests: tuple[Send, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return all(part is None or part == () for part in self)
 
 
 class Outbox:
     """Collects what goes into the next :class:`Ready`."""
 
-    __slots__ = ("events", "hard_state", "high_watermark", "log_instruction", "messages", "reads")
+    __slots__ = (
+        "events",
+        "hard_state",
+        "high_watermark",
+        "log_instruction",
+        "reads",
+        "replies",
+        "requests",
+        "snapshot_reads",
+    )
 
     def __init__(self) -> None:
         self._clear()
@@ -113,10 +161,15 @@ class Outbox:
         self.events: list[RoleEvent] = []
         self.high_watermark: int | None = None
         self.reads: list[FetchRead] = []
-        self.messages: list[Send] = []
+        self.snapshot_reads: list[SnapshotRead] = []
+        self.replies: list[Response] = []
+        self.requests: list[Send] = []
 
-    def send(self, target: int, message: Message) -> None:
-        self.messages.append(Send(target, message))
+    def send(self, target: int, request: Request) -> None:
+        self.requests.append(Send(target, request))
+
+    def reply(self, response: Response) -> None:
+        self.replies.append(response)
 
     def take(self) -> Ready:
         ready = Ready(
@@ -125,7 +178,9 @@ class Outbox:
             tuple(self.events),
             self.high_watermark,
             tuple(self.reads),
-            tuple(self.messages),
+            tuple(self.snapshot_reads),
+            tuple(self.replies),
+            tuple(self.requests),
         )
         self._clear()
         return ready

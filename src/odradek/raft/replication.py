@@ -3,8 +3,7 @@
 A follower sends the end of its log and the epoch of its last record. If the leader's log has no
 such point, it answers with the diverging epoch and where that ends for it; the follower cuts its
 log and asks again. Else it answers with records. A fetch without news is parked. To a follower that
-is behind the start of the leader's log it names the snapshot to be fetched first; a follower does
-not do that yet, and asks again.
+is behind the start of the leader's log it names the snapshot to be fetched first (``snapshots``).
 """
 
 from odradek.core.errors import ErrorCode
@@ -20,6 +19,7 @@ from odradek.raft.messages import FetchRequest, FetchResponse, OffsetAndEpoch, Q
 from odradek.raft.quorum import Quorum
 from odradek.raft.ready import AppendFetched, FetchRead, Truncate
 from odradek.raft.roles import Follower
+from odradek.raft.snapshots import begin_download
 
 
 class Replication:
@@ -55,9 +55,12 @@ class Replication:
         quorum = self.quorum
         role.has_fetched = True
         if role.fetch_deadline_ms is not None:
-            role.fetch_deadline_ms = now_ms + quorum.config.fetch_timeout_ms
+            role.fetch_deadline_ms = quorum.fetch_deadline(role.leader_id, now_ms)
         if response.diverging_epoch is not None:
-            self._truncate(response.diverging_epoch)
+            self._truncate(response.diverging_epoch, now_ms)
+            return
+        if response.snapshot_id is not None:
+            begin_download(quorum, role, response.snapshot_id, now_ms)
             return
         if response.records is not None:
             quorum.outbox.log_instruction = AppendFetched(response.records)
@@ -77,8 +80,8 @@ class Replication:
 
     def follow_high_watermark(self, role: Follower) -> None:
         if role.leader_high_watermark is not None:
-            flushed_offset = self.quorum.flushed_offset
-            self.quorum.advance_high_watermark(min(role.leader_high_watermark, flushed_offset))
+            held_offset = self.quorum.held_offset
+            self.quorum.advance_high_watermark(min(role.leader_high_watermark, held_offset))
 
     def answer_parked(self, leader: Leader, now_ms: int) -> None:
         log_end_offset = self.quorum.log.log_end_offset
@@ -86,22 +89,23 @@ class Replication:
             self._answer_with_records(leader, fetch.request)
 
     def fetch(self, leader_id: int | None, now_ms: int) -> None:
-        """Keep one fetch under way: to the leader, or to any voter to hear who that is."""
+        """Keep one fetch under way: to the leader, or to any peer to hear who that is."""
         quorum = self.quorum
-        if not quorum.is_flushed or quorum.requests.is_in_flight():
+        if not quorum.is_settled or quorum.requests.is_in_flight():
             return
         target = self._find_target(leader_id, now_ms)
         if target is None:
             return
         end = log_end(quorum.log)
+        is_leader = target == leader_id  # else it is asked who that is, and answers at once
         request = FetchRequest(
-            quorum.requests.open(target, now_ms),
+            quorum.requests.open(target, now_ms, needs_answer_soon=not is_leader),
             quorum.key,
             quorum.epoch,
             end.offset,
             end.epoch,
             quorum.high_watermark,
-            quorum.config.fetch_max_wait_ms,
+            quorum.config.fetch_max_wait_ms if is_leader else 0,
         )
         quorum.outbox.send(target, request)
 
@@ -109,22 +113,14 @@ class Replication:
         requests = self.quorum.requests
         if leader_id is not None and requests.may_send(leader_id, now_ms):
             return leader_id
-        peers = [voter.id for voter in self.quorum.voters.others(self.quorum.key.id)]
-        ready = [peer for peer in peers if requests.may_send(peer, now_ms)]
+        ready = [peer for peer in self.quorum.peer_ids if requests.may_send(peer, now_ms)]
         return self.quorum.random.choice(ready) if ready else None
 
     def _refusal(self, request: FetchRequest) -> ErrorCode:
-        epoch = self.quorum.epoch
         is_sound = 0 <= request.last_fetched_epoch <= request.current_leader_epoch
         if not is_sound or request.fetch_offset < 0 or request.replica.id == self.quorum.key.id:
             return ErrorCode.INVALID_REQUEST
-        if request.current_leader_epoch < epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if request.current_leader_epoch > epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        if not isinstance(self.quorum.role, Leader):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
+        return self.quorum.refuse_to_lead(request.current_leader_epoch)
 
     def _note(self, leader: Leader, request: FetchRequest, now_ms: int) -> None:
         if not leader.on_fetch(request, self.quorum.log.log_end_offset, now_ms):
@@ -132,6 +128,16 @@ class Replication:
         self.quorum.extend_check_quorum(leader, now_ms)
         if self._advance(leader):
             self.answer_parked(leader, now_ms)
+            self._resign_if_removed(now_ms)
+
+    def _resign_if_removed(self, now_ms: int) -> None:
+        """Stop leading when it is committed that this node has no vote any more (KAFKA-17608)."""
+        quorum = self.quorum
+        committed = quorum.high_watermark is not None and (
+            quorum.history.latest_offset < quorum.high_watermark
+        )
+        if committed and not quorum.is_voter:
+            quorum.become_resigned(now_ms)
 
     def _advance(self, leader: Leader) -> bool:
         if not leader.advance(self.quorum.flushed_offset):
@@ -140,7 +146,7 @@ class Replication:
         self.quorum.advance_high_watermark(leader.high_watermark)
         return True
 
-    def _truncate(self, diverging: OffsetAndEpoch) -> None:
+    def _truncate(self, diverging: OffsetAndEpoch, now_ms: int) -> None:
         quorum = self.quorum
         offset = truncation_offset(quorum.log, diverging)
         if quorum.high_watermark is not None and offset < quorum.high_watermark:
@@ -150,13 +156,15 @@ class Replication:
             )
         quorum.outbox.log_instruction = Truncate(offset)
         quorum.flushed_offset = min(quorum.flushed_offset, offset)
+        if quorum.history.truncate_to(offset):
+            quorum.on_voters_changed(now_ms)
 
     def _answer_with_records(self, leader: Leader, request: FetchRequest) -> None:
         if request.fetch_offset >= self.quorum.log.log_end_offset:
             self._answer(request, high_watermark=leader.high_watermark)
             return
         response = self._response(request, high_watermark=leader.high_watermark)
-        read = FetchRead(request.replica.id, request.fetch_offset, response)
+        read = FetchRead(request.fetch_offset, response)
         self.quorum.outbox.reads.append(read)
 
     def _answer(
@@ -175,7 +183,7 @@ class Replication:
             diverging_epoch=diverging_epoch,
             snapshot_id=snapshot_id,
         )
-        self.quorum.outbox.send(request.replica.id, response)
+        self.quorum.outbox.reply(response)
 
     def _response(
         self,

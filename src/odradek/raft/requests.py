@@ -1,7 +1,9 @@
 """Requests on their way, at most one to each peer.
 
 A request that is neither answered nor reported as failed counts as lost after the request timeout.
-A peer that failed is left alone for the retry backoff.
+A peer that failed is left alone for the retry backoff. One that was silent, because its process is
+stopped or the network is cut, is left alone for longer: asking it again at once would cost another
+request timeout, while others may know of a new leader.
 
 All are forgotten at each change of role. So a response reaches only the role that asked, and a
 pre-vote that comes late cannot be taken for a vote.
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class _Slot:
     correlation_id: int | None  # None: backing off
+    since_ms: int
     until_ms: int
 
 
@@ -25,11 +28,12 @@ class Requests:
         self._slots: dict[int, _Slot] = {}
         self._next_correlation_id = 0
 
-    def open(self, peer: int, now_ms: int) -> int:
+    def open(self, peer: int, now_ms: int, *, needs_answer_soon: bool = False) -> int:
         """Note a request to ``peer`` and return its correlation id."""
         assert self.may_send(peer, now_ms)
         self._next_correlation_id += 1
-        self._slots[peer] = _Slot(self._next_correlation_id, now_ms + self.request_timeout_ms)
+        timeout_ms = self._silence_ms if needs_answer_soon else self.request_timeout_ms
+        self._slots[peer] = _Slot(self._next_correlation_id, now_ms, now_ms + timeout_ms)
         return self._next_correlation_id
 
     def close(self, peer: int, correlation_id: int) -> bool:
@@ -41,7 +45,24 @@ class Requests:
         return True
 
     def back_off(self, peer: int, now_ms: int) -> None:
-        self._slots[peer] = _Slot(None, now_ms + self.retry_backoff_ms)
+        self._slots[peer] = _Slot(None, now_ms, now_ms + self.retry_backoff_ms)
+
+    def fail(self, peer: int, correlation_id: int, now_ms: int) -> None:
+        """Note that no answer to a request will come; ignored if none is awaited."""
+        slot = self._slots.get(peer)
+        if slot is not None and slot.correlation_id == correlation_id:
+            if now_ms - slot.since_ms >= self._silence_ms:
+                self._leave_alone(peer, now_ms)
+            else:
+                self.back_off(peer, now_ms)
+
+    def _leave_alone(self, peer: int, now_ms: int) -> None:
+        self._slots[peer] = _Slot(None, now_ms, now_ms + self.request_timeout_ms // 2)
+
+    @property
+    def _silence_ms(self) -> int:
+        """After how long a peer counts as silent, if it has no reason to wait with its answer."""
+        return self.request_timeout_ms // 4
 
     def expire(self, now_ms: int) -> None:
         """Let peers whose request was lost back off, and free those that have."""
@@ -51,7 +72,7 @@ class Requests:
             if slot.correlation_id is None:
                 del self._slots[peer]
             else:
-                self.back_off(peer, now_ms)
+                self._leave_alone(peer, now_ms)
 
     def may_send(self, peer: int, now_ms: int) -> bool:
         slot = self._slots.get(peer)

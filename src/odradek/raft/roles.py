@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from odradek.raft.leader import Leader
-from odradek.raft.messages import ReplicaKey
+from odradek.raft.messages import OffsetAndEpoch, ReplicaKey
 from odradek.raft.voters import VoterSet
 
 
@@ -66,10 +66,19 @@ class Candidate:
 
 
 @dataclass(slots=True)
+class SnapshotDownload:
+    """A snapshot that the follower fetches because the leader's log begins behind its own end."""
+
+    id: OffsetAndEpoch
+    position: int = 0
+
+
+@dataclass(slots=True)
 class Follower:
     leader_id: int
     fetch_deadline_ms: int | None
     has_fetched: bool = False
+    download: SnapshotDownload | None = None
     leader_high_watermark: int | None = None
     """As the leader sent it; ours follows when the records are on disk."""
 

@@ -41,8 +41,7 @@ class Voting:
         granted = error is _NONE and self._may_grant(request)
         if granted and not request.pre_vote and quorum.hard_state.voted is None:
             quorum.vote_for(request.replica, now_ms)
-        quorum.outbox.send(
-            request.replica.id,
+        quorum.outbox.reply(
             VoteResponse(
                 request.correlation_id,
                 quorum.key.id,
@@ -50,7 +49,7 @@ class Voting:
                 quorum.leader_id,
                 quorum.epoch,
                 granted,
-            ),
+            )
         )
 
     def on_vote_response(
@@ -85,7 +84,7 @@ class Voting:
         response = BeginQuorumEpochResponse(
             request.correlation_id, quorum.key.id, error, quorum.leader_id, quorum.epoch
         )
-        quorum.outbox.send(request.leader_id, response)
+        quorum.outbox.reply(response)
 
     def on_end_request(self, request: EndQuorumEpochRequest, now_ms: int) -> None:
         quorum = self.quorum
@@ -98,7 +97,7 @@ class Voting:
         response = EndQuorumEpochResponse(
             request.correlation_id, quorum.key.id, error, quorum.leader_id, quorum.epoch
         )
-        quorum.outbox.send(request.leader_id, response)
+        quorum.outbox.reply(response)
 
     def request_votes(self, role: Prospective | Candidate, now_ms: int) -> None:
         if role.election.is_lost:

@@ -10,12 +10,23 @@ from odradek.records.columns import (
     HeaderColumn,
 )
 from odradek.records.open_batch import Headers, RecordOutcome
-from odradek.records.record import Buffer, Record, RecordsSummary, Row
+from odradek.records.record import Buffer, Record, RecordsSummary, RefusedRecords, Row
 
 def iter_records(
     body: Buffer, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
 ) -> Iterator[Record]: ...
 def summarize_records(body: Buffer, count: int, base_timestamp: int) -> RecordsSummary: ...
+def find_refused(
+    body: Buffer,
+    count: int,
+    base_timestamp: int,
+    *,
+    keys: bool,
+    timestamps: bool,
+    first_timestamp: int,
+    last_timestamp: int,
+    named_max: int,
+) -> RefusedRecords: ...
 def murmur2(data: bytes) -> int: ...
 def partitions_of_keys(keys: BinaryColumn, rows: int, partitions: int) -> bytearray: ...
 

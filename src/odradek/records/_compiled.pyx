@@ -24,7 +24,7 @@ from odradek.records.columns import (
     DecodedHeaders,
     EncodedRows,
 )
-from odradek.records.record import Record, RecordsSummary, corruption
+from odradek.records.record import Record, RecordsSummary, RefusedRecords, corruption
 
 cdef extern from *:
     """
@@ -53,7 +53,7 @@ cdef extern from *:
         return record;
     }
 
-    /* The same for what a producer is told of a record. */
+    /* The same with four fields: what a producer is told of a record, the summary of a batch. */
     static PyObject *odradek_result(PyTypeObject *type, PyObject *topic, PyObject *partition,
                                     PyObject *offset, PyObject *timestamp) {
         PyObject *result = type->tp_alloc(type, 4);
@@ -90,12 +90,16 @@ cdef enum:
     RECORD_OVERHEAD_MAX = 36
     HEADER_BYTES_MIN = 2
 
+cdef enum:
+    NO_TIMESTAMP = -1
+
 cdef int64_t RECORDS_BYTES_MAX = INT32_MAX - 49
 # Milliseconds beyond these do not fit in microseconds.
 cdef int64_t MILLIS_MAX = INT64_MAX // 1000
 cdef int64_t MILLIS_MIN = -(INT64_MAX // 1000)
 
 cdef PyTypeObject *RECORD_TYPE = <PyTypeObject *>Record
+cdef PyTypeObject *SUMMARY_TYPE = <PyTypeObject *>RecordsSummary
 cdef tuple NO_HEADERS = ()
 
 
@@ -248,6 +252,72 @@ cdef int place_record(const uint8_t **cursor, const uint8_t *limit, Place *place
     return 0
 
 
+cdef inline bint walk_plain(const uint8_t **cursor, const uint8_t *limit, Place *place) noexcept nogil:
+    """Do as ``place_record`` for a record as most are: no headers, small numbers; else say no.
+
+    A no tells nothing but that the record is to be looked at again, so it is said at every doubt:
+    near the end of the bytes, at a long varint. A third of the time is saved. No more than 10
+    bytes are read before the key is known to lie within the record, and 16 are there.
+    """
+    cdef const uint8_t *at = cursor[0]
+    cdef const uint8_t *end
+    cdef uint32_t raw
+    cdef int64_t left
+    if limit - at < 16:
+        return False
+    raw = at[0]
+    at += 1
+    if raw >= 0x80:
+        if at[0] >= 0x80:
+            return False
+        raw = raw & 0x7F | <uint32_t>at[0] << 7
+        at += 1
+    left = raw >> 1
+    if raw & 1 or left < 7 or left > limit - at:
+        return False
+    end = at + left
+    raw = at[1]  # at[0]: attributes, no bit of them is in use
+    at += 2
+    if raw >= 0x80:
+        if at[0] >= 0x80:
+            return False
+        raw = raw & 0x7F | <uint32_t>at[0] << 7
+        at += 1
+    place.timestamp_delta = <int32_t>((raw >> 1) ^ (0 - (raw & 1)))
+    raw = at[0]
+    at += 1
+    if raw >= 0x80:
+        raw = raw & 0x7F | <uint32_t>at[0] << 7
+        at += 1
+        if raw >= 0x80 << 7:
+            if at[0] >= 0x80:
+                return False
+            raw = raw & 0x3FFF | <uint32_t>at[0] << 14
+            at += 1
+    place.offset_delta = <int32_t>((raw >> 1) ^ (0 - (raw & 1)))
+    raw = at[0]
+    at += 1
+    place.key.length = -1
+    if raw != 1:
+        if raw & 1 or raw >= 0x80:
+            return False
+        place.key.length = raw >> 1
+        at += raw >> 1
+    if end - at < 3:
+        return False
+    raw = at[0]
+    at += 1
+    if raw >= 0x80:
+        if at[0] >= 0x80:
+            return False
+        raw = raw & 0x7F | <uint32_t>at[0] << 7
+        at += 1
+    if raw & 1 or (raw >> 1) != end - at - 1 or end[-1] != 0:
+        return False
+    cursor[0] = end
+    return True
+
+
 cdef inline int count_fault(int64_t count, Py_ssize_t body_bytes) noexcept nogil:
     # Divided, not multiplied: the count is hostile and its product may overflow.
     if count < 0 or count > body_bytes // RECORD_BYTES_MIN:
@@ -356,9 +426,10 @@ def summarize_records(body, int64_t count, int64_t base_timestamp):
             fault = count_fault(count, view.len)
             if not fault:
                 for index in range(count):
-                    fault = place_record(&at, end, &place)
-                    if fault:
-                        break
+                    if not walk_plain(&at, end, &place):
+                        fault = place_record(&at, end, &place)
+                        if fault:
+                            break
                     consecutive = consecutive and place.offset_delta == index
                     null_keys += place.key.length < 0
                     timestamp = wrapping_add(base_timestamp, place.timestamp_delta)
@@ -372,7 +443,52 @@ def summarize_records(body, int64_t count, int64_t base_timestamp):
         raise corruption(fault)
     if count == 0:
         min_timestamp = max_timestamp = -1
-    return RecordsSummary(consecutive, null_keys, min_timestamp, max_timestamp)
+    return odradek_result(SUMMARY_TYPE, consecutive, null_keys, min_timestamp, max_timestamp)
+
+
+def find_refused(
+    body,
+    int64_t count,
+    int64_t base_timestamp,
+    *,
+    bint keys,
+    bint timestamps,
+    int64_t first_timestamp,
+    int64_t last_timestamp,
+    int64_t named_max,
+):
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef Place place
+    cdef int fault
+    cdef int64_t index, timestamp, null_keys = 0, bad_timestamps = 0
+    cdef list named = []
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        at = <const uint8_t *>view.buf
+        end = at + view.len
+        fault = count_fault(count, view.len)
+        if fault:
+            raise corruption(fault)
+        for index in range(count):
+            fault = place_record(&at, end, &place)
+            if fault:
+                raise corruption(fault)
+            timestamp = wrapping_add(base_timestamp, place.timestamp_delta)
+            if keys and place.key.length < 0:
+                null_keys += 1
+                if null_keys + bad_timestamps <= named_max:
+                    named.append((index, None))
+            elif timestamps or (
+                timestamp != NO_TIMESTAMP and not first_timestamp <= timestamp <= last_timestamp
+            ):
+                bad_timestamps += 1
+                if null_keys + bad_timestamps <= named_max:
+                    named.append((index, timestamp))
+    finally:
+        PyBuffer_Release(&view)
+    return RefusedRecords(named, null_keys, bad_timestamps)
 
 
 cdef inline bytes as_bytes(field):

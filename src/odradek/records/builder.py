@@ -10,6 +10,7 @@ from typing import Final
 
 from odradek.records import compression
 from odradek.records.batch import (
+    CODEC_MASK,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     HEADER,
@@ -181,6 +182,25 @@ def finish_batch(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
         records_count=records_count,
+    )
+
+
+def repacked_batch(
+    body: Buffer, header: BatchHeader, codec: CompressionType, level: int | None
+) -> bytearray:
+    """Return a batch with the same records, which ``body`` has unpacked, in another codec."""
+    return write_header(
+        bytearray(HEADER_BYTES) + compression.compress(codec, body, level=level),
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        base_timestamp=header.base_timestamp,
+        max_timestamp=header.max_timestamp,
+        partition_leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        records_count=header.records_count,
     )
 
 

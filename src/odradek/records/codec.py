@@ -23,12 +23,14 @@ from odradek.records.record import (
     FAULT_TRUNCATED,
     FAULT_VARINT,
     HEADER_BYTES_MIN,
+    NO_TIMESTAMP,
     RECORD_BYTES_MIN,
     RECORDS_BYTES_MAX,
     Buffer,
     Header,
     Record,
     RecordsSummary,
+    RefusedRecords,
     Row,
     corruption,
 )
@@ -203,6 +205,43 @@ def summarize_records(body: Buffer, count: int, base_timestamp: int) -> RecordsS
     if count == 0:
         min_timestamp = max_timestamp = -1
     return RecordsSummary(consecutive, null_keys, min_timestamp, max_timestamp)
+
+
+def find_refused(
+    body: Buffer,
+    count: int,
+    base_timestamp: int,
+    *,
+    keys: bool,
+    timestamps: bool,
+    first_timestamp: int,
+    last_timestamp: int,
+    named_max: int,
+) -> RefusedRecords:
+    """Find records without a key, if ``keys`` are asked for, or with a timestamp out of bounds.
+
+    Where ``timestamps`` is set every timestamp is refused; else those which are there and not
+    within the two bounds. A record is refused once, for its key first.
+    """
+    view = memoryview(body)
+    check_count(count, len(view))
+    named: list[tuple[int, int | None]] = []
+    null_keys, bad_timestamps, position = 0, 0, 0
+    for index in range(count):
+        place, position = place_record(view, position)
+        timestamp = to_int64(base_timestamp + place[1])
+        is_within = timestamp == NO_TIMESTAMP or first_timestamp <= timestamp <= last_timestamp
+        if keys and place[2] < 0:
+            null_keys += 1
+            refused: tuple[int, int | None] = (index, None)
+        elif timestamps or not is_within:
+            bad_timestamps += 1
+            refused = (index, timestamp)
+        else:
+            continue
+        if len(named) < named_max:
+            named.append(refused)
+    return RefusedRecords(named, null_keys, bad_timestamps)
 
 
 class RecordEncoder:

@@ -12,6 +12,7 @@ try:
         ColumnEncoder,
         OpenBatch,
         RecordEncoder,
+        find_refused,
         iter_records,
         murmur2,
         partitions_of_keys,
@@ -22,6 +23,7 @@ try:
 except ImportError:
     from odradek.records.codec import (  # type: ignore[assignment]
         RecordEncoder,
+        find_refused,
         iter_records,
         summarize_records,
     )
@@ -42,6 +44,7 @@ __all__ = [
     "ColumnEncoder",
     "OpenBatch",
     "RecordEncoder",
+    "find_refused",
     "iter_records",
     "murmur2",
     "partitions_of_keys",

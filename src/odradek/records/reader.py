@@ -15,15 +15,21 @@ from odradek.records.batch import (
     iter_headers,
     verify_crc,
 )
-from odradek.records.compression import DECOMPRESSED_BYTES_MAX
+from odradek.records.compression import DECOMPRESSED_BYTES_MAX, Room
 from odradek.records.implementation import iter_records, summarize_records
 from odradek.records.record import Buffer, Record, RecordsSummary
 
 
 def records_body(
-    buffer: Buffer, header: BatchHeader, *, output_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    buffer: Buffer,
+    header: BatchHeader,
+    *,
+    output_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    room: Room | None = None,
 ) -> Buffer:
     """Return the batch's records as bytes: a view into ``buffer`` if they are not compressed.
+
+    With ``room`` they are good only until it is used again.
 
     Raises:
         CorruptionError: They do not decompress, or to more than ``output_bytes_max``.
@@ -35,7 +41,9 @@ def records_body(
         return packed[:0]  # as Kafka does: what an emptied batch still carries is not looked at
     if not header.attributes & CODEC_MASK:
         return packed
-    return compression.decompress(header.codec, packed, output_bytes_max=output_bytes_max)
+    return compression.decompress(
+        header.codec, packed, output_bytes_max=output_bytes_max, room=room
+    )
 
 
 def read_records(

@@ -57,6 +57,14 @@ class RecordsSummary(NamedTuple):
     max_timestamp: int
 
 
+class RefusedRecords(NamedTuple):
+    """Which records of a sound batch break a rule of their topic, by place in the batch."""
+
+    named: list[tuple[int, int | None]]  # the first ones: (index, timestamp), None for "no key"
+    null_keys: int
+    timestamps: int
+
+
 FAULT_TRUNCATED: Final = 1
 FAULT_VARINT: Final = 2
 FAULT_RECORD_LENGTH: Final = 3

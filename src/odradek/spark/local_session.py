@@ -3,7 +3,14 @@
 What it sets, and why; ``conf`` overrides all of it:
 
 - Python workers run the interpreter that this program runs, not whatever ``python3`` is.
-- Only errors are logged, no progress bar, no web server.
+- Only errors are logged, in a line each: what is to be done about a worker that died Spark does,
+  and hundreds of lines of Java hide the one that matters. ``spark.log.level``, whatever it is, asks
+  for Spark's own log, with stacks. No progress bar, no web server.
+- Threads of the driver have larger stacks: Spark looks for its own errors in those of
+  ``foreachBatch`` with a regular expression that needs more, and would end with yet another.
+- State of streams is kept in RocksDB, with a log of changes: ``transformWithState`` knows no other,
+  and a store in the JVM's heap is written anew as a whole now and then. A checkpoint keeps the
+  store that it was begun with.
 - As many shuffle partitions as there are cores, not 200: each costs a task in every micro-batch.
 - Checkpoints of local paths are written by ``FileSystemBasedCheckpointFileManager``: the default
   one starts 44 processes for a micro-batch, this one 12.
@@ -37,15 +44,29 @@ _QUIET: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-_LOGGING: Final = """
+_STATE_STORE: Final = "spark.sql.streaming.stateStore"
+_STATE: Final = {
+    f"{_STATE_STORE}.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+}
+_LOGGING: Final = r"""
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
-"""
+appender.stderr.layout.alwaysWriteExceptions = false
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: """
+_FULL: Final = "%m%n%ex"
+_ONE_LINE: Final = (
+    r"%replace{%replace{%m: %ex{short.message}}{(?s)(: )?[\\r\\n].*}{}}"
+    r"{Python worker exited unexpectedly.*}"
+    r"{a Python worker died (killed, or out of memory); Spark runs the task again if it may}%n"
+)
+_STACK: Final = "-Xss16m"
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -69,12 +90,13 @@ def session(
     builder = SparkSession.builder.appName(app_name)
     given = {name: str(value) for name, value in (conf or {}).items()}
     if master.startswith("sc://"):
-        return _made(builder.remote(master), given)
+        return _made(builder.remote(master), _STATE | given)
     is_local = master.startswith("local")
     _prepare_environment(given, is_local=is_local)
-    settings = dict(_QUIET)
+    settings = _QUIET | _STATE
     if SparkSession.getActiveSession() is None:
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_log_settings()}"
+        log = _log_settings(is_full="spark.log.level" in given)
+        settings["spark.driver.extraJavaOptions"] = f"{_STACK} -Dlog4j2.configurationFile={log}"
     if is_local:
         settings |= _LOCAL
         settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
@@ -89,12 +111,12 @@ def _made(builder: Any, settings: Mapping[str, str]) -> SparkSession:
     return cast("SparkSession", builder.getOrCreate())
 
 
-def _log_settings() -> str:
+def _log_settings(*, is_full: bool) -> str:
     """Return a file for log4j: Spark's own ones are loud until a session is there."""
     folder = Path(tempfile.mkdtemp(prefix="odradek-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "log4j2.properties"
-    path.write_text(_LOGGING)
+    path.write_text(f"{_LOGGING}{_FULL if is_full else _ONE_LINE}\n")
     return path.as_uri()
 
 

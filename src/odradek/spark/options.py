@@ -1,10 +1,11 @@
 """What can be asked of the source: the options of Spark's Kafka source, and a few of our own.
 
 Names, defaults, precedence and refusals are those of ``format("kafka")``, so that a job changes one
-word. ``kafka.*`` goes to the client; what the Java client knows and ours has no use for is ignored,
-what neither knows is an error. Ours are ``commitOffsetsToGroup``, ``log.dirs``, ``columns`` (those
-that are wanted: Spark does not tell a Python source), ``keyFormat``, ``valueFormat``,
-``keySchema``, ``valueSchema`` and ``avroFraming``.
+word (batch writes need ``mode("append")`` besides: see ``sink``). ``kafka.*`` goes to the client;
+what the Java client knows and ours has no use for is ignored, what neither knows is an error. Ours
+are ``commitOffsetsToGroup``, ``log.dirs``, ``columns`` (those that are wanted: Spark tells no
+Python source which), ``keyFormat``, ``valueFormat``, ``keySchema``, ``valueSchema`` and
+``avroFraming``.
 
 Everything is checked when a DataFrame is made or, what depends on whether it is a stream, when a
 query is planned: always before anything runs.
@@ -22,7 +23,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 from odradek.client.consumer.settings import DEFINITIONS
 from odradek.client.errors import ConfigurationError
-from odradek.client.sasl.login import login_from
 from odradek.client.settings import Settings
 from odradek.core.ids import TopicPartition
 from odradek.spark.offsets import (
@@ -36,6 +36,7 @@ from odradek.spark.offsets import (
     Specific,
     parse_offsets,
 )
+from odradek.wire.sasl.login import login_from
 
 Format = Literal["binary", "utf8", "json", "avro"]
 _FORMATS: Final[tuple[Format, ...]] = ("binary", "utf8", "json", "avro")

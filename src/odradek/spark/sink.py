@@ -16,8 +16,8 @@ Attempts of one task fence each other, the later one the earlier: leave ``spark.
 A batch write that fails leaves what its finished tasks had committed. Batch writes need
 ``mode("append")``: without it Spark refuses, for it cannot ask a Python source whether it exists.
 
-Exactly once needs, besides the right to write to its topics, that to read them and a group named as
-the transactional id: markers are committed offsets.
+Exactly once needs, besides the right to write to its topics, that to read them and groups that
+begin with ``transactionalIdPrefix``: markers are offsets that those have committed.
 
 Missing: Spark's ``spark.kafka.clusters.*`` (delegation tokens).
 """
@@ -41,10 +41,11 @@ from odradek.client.errors import KafkaError
 from odradek.client.producer.coordination import Coordination
 from odradek.client.producer.settings import options_from
 from odradek.spark.dead_letter_counts import count_batch
+from odradek.spark.marker_store import Markers
 from odradek.spark.options import OptionError
 from odradek.spark.sink_access import sink_access
 from odradek.spark.sink_options import SinkOptions, check_schema, parse_sink_options
-from odradek.spark.task_markers import Markers, ReplayError, Task
+from odradek.spark.task_markers import ReplayError, Task
 from odradek.spark.writing import TaskWritten, write_task
 
 # Spark's names for what a task knows of its query.
@@ -104,7 +105,7 @@ class OdradekWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Messages) -> None:
         if self._options.once is not None:
-            _check_all_there(self._options, messages)
+            _look_at_markers(self._options, messages, is_stream=False)
         _count_dead_letters(self._options, messages)
         self._forget_markers(messages)
 
@@ -119,15 +120,11 @@ class OdradekWriter(DataSourceArrowWriter):
 
     def _forget_markers(self, messages: Messages) -> None:
         """Delete the groups of a write that cannot come again: it has no name of its own."""
-        groups = [each.task.transactional_id for each in _written(messages) if each.rows]
-        if self._options.once is not None or not self._options.is_exactly_once or not groups:
-            return
-        access = sink_access(self._options)
-        try:
-            deleting = Markers(access.cluster).delete_groups(groups)
-            access.run(deleting, _DRIVER_SECONDS_MAX)
-        except (KafkaError, TimeoutError) as error:
-            _log.warning("groups of a finished write could not be deleted: %s", error)
+        if self._options.once is None:
+            _delete_groups(
+                self._options,
+                sorted({each.marker_group for each in _written(messages) if each.marker_group}),
+            )
 
 
 class OdradekStreamWriter(DataSourceStreamArrowWriter):
@@ -151,7 +148,7 @@ class OdradekStreamWriter(DataSourceStreamArrowWriter):
         return write_task(self._options, task, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
-        _check_all_there(self._options, messages)
+        _look_at_markers(self._options, messages, is_stream=True)
         _count_dead_letters(self._options, messages)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
@@ -176,8 +173,10 @@ def _written(messages: Messages) -> list[TaskWritten]:
     return [each for each in messages if isinstance(each, TaskWritten)]
 
 
-def _check_all_there(options: SinkOptions, messages: Messages) -> None:
+def _look_at_markers(options: SinkOptions, messages: Messages, *, is_stream: bool) -> None:
     """Check, in the first batch of a run, that an earlier run had no more tasks than this one.
+
+    Groups of tasks that nobody will ask for are deleted: those of earlier days have lags.
 
     Raises:
         ReplayError: It had, and some of them wrote this batch.
@@ -186,13 +185,27 @@ def _check_all_there(options: SinkOptions, messages: Messages) -> None:
     if first is None or not options.is_exactly_once or options.without_marker:
         return
     access = sink_access(options)
-    beyond = access.run(Markers(access.cluster).tasks_beyond(first.task, len(messages)))
-    if beyond:
+    surveying = Markers(access.cluster).survey(first.task, len(messages), is_stream=is_stream)
+    survey = access.run(surveying)
+    if survey.beyond:
+        forget = "; ".join(place.forget_command for place in survey.beyond.values())
         raise ReplayError(
-            f"batch {first.task.batch} was interrupted when Spark partitions {beyond} had been "
-            f"written; now there are only {len(messages)}, so their rows are there twice. To go on "
-            f"all the same, delete the groups {first.task.group_prefix}N of these"
+            f"batch {first.task.batch} was interrupted when Spark partitions {[*survey.beyond]} "
+            f"had been written; now there are only {len(messages)}, so their rows are there twice. "
+            f"To go on all the same, forget that they were written: {forget}"
         )
+    _delete_groups(options, survey.stale_groups)
+
+
+def _delete_groups(options: SinkOptions, groups: Sequence[str]) -> None:
+    if not groups:
+        return
+    access = sink_access(options)
+    try:
+        deleting = Markers(access.cluster).delete_groups(groups)
+        access.run(deleting, _DRIVER_SECONDS_MAX)
+    except (KafkaError, TimeoutError) as error:
+        _log.warning("groups of finished tasks could not be deleted: %s", error)
 
 
 def _count_dead_letters(options: SinkOptions, messages: Messages) -> None:

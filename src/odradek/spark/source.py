@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from odradek.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS
 from odradek.spark.formats import CORRUPT, CORRUPT_DDL, CORRUPT_TYPE, column_ddl, has_formats
+from odradek.spark.message_first import message_first
 from odradek.spark.options import OptionError, SourceOptions, check_for_batch, parse_options
 from odradek.spark.planning import Planner
 from odradek.spark.rows import read_rows
@@ -42,24 +43,29 @@ class OdradekDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
+    @message_first
     def schema(self) -> str:
         """Return the columns, as DDL: only Spark can parse what a user writes as a schema."""
         return _ddl(parse_options(self.options))
 
+    @message_first
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
         check_for_batch(options)
         return OdradekReader(options, _checked_schema(options, schema))
 
+    @message_first
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = parse_options(self.options)
         return OdradekStreamReader(options, _checked_schema(options, schema))
 
+    @message_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from odradek.spark.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
+    @message_first
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:

@@ -1,13 +1,15 @@
-"""Markers: how a task that is run again knows that it was done.
+"""Markers: how a task that is run again knows that it was done. Pure; ``marker_store`` keeps them.
 
-With the records of a task, in the same transaction, ``batch + 1`` is committed as an offset of a
-consumer group. The group has the name of the transactional id, one for each task of a query; topic
-and partition are one that the task wrote to, as a commit has to name some that exist. So either
-both are there, records and marker, or neither. The metadata of the offset says how many rows there
-were, how many of them became dead letters, and in which run of the query.
+With the records of a task, in the same transaction, an offset of a group is committed. So either
+both are there, records and marker, or neither. What counts is the metadata of that offset: which
+batch comes next, how many rows there were, how many of them became dead letters, and in which run
+of the query. The offset itself is -1, Kafka's word for none: tools that compute lags leave it out,
+though the broker keeps it with its metadata (ADR 7).
 
-A task first becomes the producer of its transactional id and then asks for the marker, in this
-order: until it is the producer, an earlier attempt may still commit.
+All tasks of a query share a group, ``<prefix>-<query>-tasks``, and have a partition of a topic that
+they wrote to, the one with their own number. Where no such topic has as many partitions, a task has
+a group to itself, named as its transactional id. No two tasks ever have the same place, whatever
+partitions are added.
 
 Markers expire as offsets do (``offsets.retention.minutes``, a week): a query that was stopped in
 the middle of a batch and is started again later than that writes the batch's rows twice. They go
@@ -15,18 +17,16 @@ with the topic that they are of.
 """
 
 import json
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from odradek.client.admin.driver import Driver
-from odradek.client.admin.group_offsets import CommittedOffset, GroupOffsetOperations
-from odradek.client.admin.groups import GroupOperations
-from odradek.client.cluster import Cluster
+from odradek.client.admin.group_offsets import CommittedOffset
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
 
-_NUMBER: Final = re.compile(r"\d{1,9}")
+SHARED_TASKS_MAX: Final = 256
+"""Tasks from this number on have groups of their own: each task reads all of the shared one."""
+NO_OFFSET: Final = -1
 
 
 class ReplayError(KafkaError):
@@ -50,8 +50,38 @@ class Task(NamedTuple):
     def transactional_id(self) -> str:
         return f"{self.group_prefix}{self.partition}"
 
+    @property
+    def own_group(self) -> str:
+        return self.transactional_id
+
+    @property
+    def shared_group(self) -> str:
+        # Never the name of an own group, which ends in a number.
+        return f"{self.group_prefix}tasks"
+
+    def place(self, topics: Mapping[str, int]) -> "MarkerPlace":
+        """Return where the marker goes; ``topics`` are those written to, with their partitions."""
+        assert topics, "a task without rows has no marker"
+        wide = [name for name, partitions in topics.items() if partitions > self.partition]
+        if wide and self.partition < SHARED_TASKS_MAX:
+            return MarkerPlace(self.shared_group, TopicPartition(wide[0], self.partition))
+        return MarkerPlace(self.own_group, TopicPartition(next(iter(topics)), 0))
+
     def __str__(self) -> str:
         return f"batch {self.batch}, Spark partition {self.partition}"
+
+
+class MarkerPlace(NamedTuple):
+    group: str
+    partition: TopicPartition
+
+    @property
+    def forget_command(self) -> str:
+        topic, partition = self.partition
+        return (
+            f"odradek consumer-groups --delete-offsets --group {self.group} "
+            f"--topic {topic}:{partition}"
+        )
 
 
 class Marker(NamedTuple):
@@ -61,56 +91,37 @@ class Marker(NamedTuple):
     rows: int | None
     run: str | None
     dead_letters: int = 0
+    place: MarkerPlace | None = None
+    """Where it was found."""
 
     def committed(self) -> CommittedOffset:
-        told = {"dead_letters": self.dead_letters, "rows": self.rows, "run": self.run}
-        return CommittedOffset(self.next_batch, json.dumps(told))
+        told = {
+            "dead_letters": self.dead_letters,
+            "next_batch": self.next_batch,
+            "rows": self.rows,
+            "run": self.run,
+        }
+        return CommittedOffset(NO_OFFSET, json.dumps(told))
 
 
 NO_MARKER: Final = Marker(0, None, None)
 
 
-class Markers(GroupOffsetOperations, GroupOperations):
-    def __init__(self, cluster: Cluster) -> None:
-        self._driver = Driver(cluster)
+def parse_marker(committed: CommittedOffset, place: MarkerPlace) -> Marker:
+    """Return what a committed offset tells; NO_MARKER if it is none.
 
-    async def find(self, transactional_id: str) -> Marker:
-        """Return the newest marker of a task; NO_MARKER if there is none.
-
-        Raises:
-            KafkaError: The coordinator of the group did not say.
-        """
-        return (await self.find_all([transactional_id]))[transactional_id]
-
-    async def find_all(self, transactional_ids: Collection[str]) -> dict[str, Marker]:
-        """Return the newest marker of each task."""
-        # Stable: an offset of a transaction that is being committed must not be overlooked.
-        found = await self.list_group_offsets(list(transactional_ids), require_stable=True)
-        return {name: _newest(offsets) for name, offsets in found.unwrap().items()}
-
-    async def tasks_beyond(self, task: Task, tasks: int) -> list[int]:
-        """Return tasks that wrote this batch though there are only ``tasks`` of them now."""
-        beyond = {}
-        for group in await self.list_groups():
-            number = group.group_id.removeprefix(task.group_prefix)
-            if number != group.group_id and _NUMBER.fullmatch(number) and int(number) >= tasks:
-                beyond[group.group_id] = int(number)
-        markers = await self.find_all(beyond) if beyond else {}
-        return sorted(
-            beyond[name] for name, each in markers.items() if each.next_batch == task.batch + 1
-        )
-
-
-def _newest(offsets: Mapping[TopicPartition, CommittedOffset]) -> Marker:
-    if not offsets:
-        return NO_MARKER
-    newest = max(offsets.values(), key=lambda each: each.offset)
+    An offset that is one is the next batch: so it was when each task had a group, and so somebody
+    may set it by hand.
+    """
     try:
-        told = json.loads(newest.metadata)
+        told = json.loads(committed.metadata)
+        next_batch = int(told["next_batch"]) if committed.offset < 0 else committed.offset
         dead_letters = int(told.get("dead_letters", 0))
-        return Marker(newest.offset, int(told["rows"]), str(told["run"]), dead_letters)
+        return Marker(next_batch, int(told["rows"]), str(told["run"]), dead_letters, place)
     except (ValueError, TypeError, KeyError, AttributeError):
-        return Marker(newest.offset, None, None)  # somebody set it by hand
+        if committed.offset < 0:
+            return NO_MARKER
+        return Marker(committed.offset, None, None, place=place)
 
 
 def check_same_rows(task: Task, marker: Marker, rows: int) -> None:
@@ -122,11 +133,12 @@ def check_same_rows(task: Task, marker: Marker, rows: int) -> None:
         ReplayError: It has more or fewer.
     """
     if marker.next_batch == task.batch + 1 and marker.rows not in (None, rows):
+        assert marker.place is not None, "markers that were found have a place"
         raise ReplayError(
             f"{task}: was written before with {marker.rows} rows and now has {rows}. The batch was "
             "interrupted and its rows have been spread otherwise since, so some would be written "
             "twice and others never. Start the query with the partitioning it had "
             "(minPartitions, maxRecordsPerPartition, spark.sql.shuffle.partitions, repartition) "
-            f"until this batch is through, or delete group {task.transactional_id!r} to write "
-            "them all again"
+            "until this batch is through, or forget that the task was done, to write its rows "
+            f"again: {marker.place.forget_command}"
         )

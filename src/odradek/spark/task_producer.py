@@ -75,8 +75,10 @@ class TaskProducer:
             lambda: self._coordination.has_version_2(transactional_id), limit_ms
         )
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Commit what was sent, and with it offsets of the group named as the transaction is.
+    async def commit(
+        self, group_id: str = "", offsets: Mapping[TopicPartition, CommittedOffset] | None = None
+    ) -> None:
+        """Commit what was sent, and with it offsets of a group.
 
         Raises:
             KafkaError: It is not committed; or, if the last word was missing, perhaps it is.
@@ -86,18 +88,21 @@ class TaskProducer:
             return
         try:
             if offsets:
-                await self._commit_offsets(transaction, offsets)
+                await self._commit_offsets(transaction, group_id, offsets)
             await self._coordination.end(transaction, self._delivery.producer, is_commit=True)
         except BrokerError as error:
             raise self._told(error) from error
 
     async def _commit_offsets(
-        self, transaction: Transaction, offsets: Mapping[TopicPartition, CommittedOffset]
+        self,
+        transaction: Transaction,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
     ) -> None:
-        group = ConsumerGroupMetadata(transaction.transactional_id)
+        group = ConsumerGroupMetadata(group_id)
         if not transaction.is_v2:
             await self._coordination.add_offsets(
-                transaction.transactional_id, self._delivery.producer, group.group_id
+                transaction.transactional_id, self._delivery.producer, group_id
             )
         await self._coordination.commit_offsets(
             transaction, self._delivery.producer, offsets, group

@@ -26,11 +26,12 @@ from odradek.client.errors import KafkaError
 from odradek.client.producer.settings import options_from
 from odradek.core.ids import TopicPartition
 from odradek.spark.dead_letters import bad_row_error, dead_letters
+from odradek.spark.marker_store import Markers
 from odradek.spark.sink_access import sink_access
 from odradek.spark.sink_options import SinkOptions
 from odradek.spark.sink_routing import Router, TopicPartitions
 from odradek.spark.sink_rows import BadRow, Rows, rows_from
-from odradek.spark.task_markers import NO_MARKER, Marker, Markers, Task, check_same_rows
+from odradek.spark.task_markers import NO_MARKER, Marker, Task, check_same_rows
 from odradek.spark.task_producer import TaskProducer
 
 PORTION_BYTES: Final = 8 * 1024 * 1024
@@ -57,6 +58,8 @@ class TaskWritten(WriterCommitMessage):
     """It was done before, and wrote nothing now."""
     is_first_of_run: bool
     """The task before it, of the same query, was in an earlier run, or there was none."""
+    marker_group: str | None = None
+    """Where it left a marker now."""
 
 
 def write_task(options: SinkOptions, task: Task, batches: Iterable[pa.RecordBatch]) -> TaskWritten:
@@ -105,7 +108,8 @@ class TaskWriter:
         self._portion: dict[TopicPartition, list[Rows]] = {}
         self._portion_bytes = 0
         self._sending: Future[list[BadRow]] | None = None
-        self._marker_topic: str | None = None
+        self._written: dict[str, int] = {}
+        self._marker_group: str | None = None
         self._rows = 0
         self._dead_letters = 0
 
@@ -126,13 +130,14 @@ class TaskWriter:
             self._dead_letters,
             is_replay=is_replay,
             is_first_of_run=marker.run != self._task.run,
+            marker_group=self._marker_group,
         )
 
     def _find_marker(self) -> Marker:
         if not self._options.is_exactly_once or self._options.without_marker:
             return NO_MARKER
         markers = Markers(self._access.cluster)
-        return self._access.run(markers.find(self._task.transactional_id))
+        return self._access.run(markers.find(self._task))
 
     def _write_all(self, batches: Iterator[pa.RecordBatch]) -> None:
         try:
@@ -185,9 +190,11 @@ class TaskWriter:
     def _collect(self, parts: Sequence[tuple[TopicPartition, Rows]], size: int) -> None:
         for partition, rows in parts:
             self._portion.setdefault(partition, []).append(rows)
+            if partition.topic not in self._written:
+                known = self._topics[partition.topic]
+                assert isinstance(known, TopicPartitions), "rows were routed to it"
+                self._written[partition.topic] = known.total
         self._portion_bytes += size
-        if parts and self._marker_topic is None:
-            self._marker_topic = parts[0][0].topic
 
     def _send_portion(self) -> None:
         """Wait for the portion that is under way, and send the next."""
@@ -201,12 +208,15 @@ class TaskWriter:
             self._sending = self._access.submit(self._producer.send(portion))
 
     def _commit(self) -> None:
-        offsets = {}
-        if self._marker_topic is not None and not self._options.without_marker:
-            task = self._task
-            marker = Marker(task.batch + 1, self._rows, task.run, self._dead_letters)
-            offsets[TopicPartition(self._marker_topic, 0)] = marker.committed()
-        self._access.run(self._producer.commit(offsets))
+        if not self._written or not self._options.is_exactly_once or self._options.without_marker:
+            self._access.run(self._producer.commit())
+            return
+        task = self._task
+        place = task.place(self._written)
+        marker = Marker(task.batch + 1, self._rows, task.run, self._dead_letters)
+        offsets = {place.partition: marker.committed()}
+        self._access.run(self._producer.commit(place.group, offsets))
+        self._marker_group = place.group
 
     def _abort(self) -> None:
         try:

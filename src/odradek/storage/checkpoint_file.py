@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from odradek.core.ids import TopicPartition
 from odradek.storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 from odradek.storage.disk import Disk, OsDisk
+from odradek.storage.space_reserve import ReservedDisk
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 
@@ -62,9 +63,18 @@ class CheckpointFile:
             self.written = plan.offsets
             self._planned = None
 
+    def on_failed(self, plan: "CheckpointWrite") -> None:
+        """Take note that ``plan`` could not be carried out: the file is as it was."""
+        if plan is self._planned:
+            self._planned = None
+
     def write_now(self, offsets: Offsets) -> None:
         plan = self.plan_write(offsets)
-        plan.run()
+        try:
+            plan.run()
+        except OSError:
+            self.on_failed(plan)
+            raise
         self.on_written(plan)
 
 
@@ -79,4 +89,6 @@ class CheckpointWrite(NamedTuple):
 
 def disk_for_thread(disk: Disk) -> Disk:
     """Return the same disk for use in another thread: an OsDisk counts descriptors in one only."""
+    if isinstance(disk, ReservedDisk):
+        return ReservedDisk(disk_for_thread(disk.inner), disk.reserve)
     return OsDisk(syncs=disk.syncs) if isinstance(disk, OsDisk) else disk

@@ -27,6 +27,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 MAPPED_READ_BYTES_MIN: Final = 64 * 1024
 """From here on a read is a view of a mapping: faulting pages in is cheaper than copying them."""
 
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""Of what ``write_atomically`` has not renamed yet; a kill leaves it."""
+TRUNCATED_SUFFIX: Final = ".truncated"
+"""Of a shorter copy that is about to replace a file whose pages somebody still reads."""
+
 DESCRIPTORS_MAX: Final = 800
 IOV_MAX: Final = 1024
 
@@ -114,15 +119,20 @@ class Disk(Protocol):
 
 def write_atomically(disk: Disk, path: PurePath, data: bytes) -> None:
     """Replace a small file so that after a crash it has the old content or the new, whole."""
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     disk.remove(temporary)
-    file = disk.open(temporary, create=True)
     try:
-        file.write(0, [data])
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(temporary, path)
+        file = disk.open(temporary, create=True)
+        try:
+            file.write(0, [data])
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            disk.remove(temporary)  # the space may be what is missing
+        raise
     disk.sync_folder(path.parent)
 
 
@@ -307,7 +317,7 @@ class OsFile:
         and the old one lives on, nameless, until they are gone.
         """
         self._drop_view()
-        if self._viewed and size < self.size:
+        if any(view.size > size for view in self._viewed):
             self._replace_by_copy(size)
             self._viewed.clear()
 
@@ -319,7 +329,7 @@ class OsFile:
         self._view = None
 
     def _replace_by_copy(self, size: int) -> None:
-        copy = self.path.with_name(self.path.name + ".truncated")
+        copy = self.path.with_name(self.path.name + TRUNCATED_SUFFIX)
         source = self._descriptor if self._descriptor >= 0 else self._open()
         target = os.open(copy, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:

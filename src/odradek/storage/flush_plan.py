@@ -1,9 +1,12 @@
 """What to sync so that the records of a log survive a crash; planned by ``Log.plan_flush``."""
 
+import errno
+from contextlib import suppress
 from pathlib import PurePath
 from typing import NamedTuple
 
 from odradek.storage.disk import Disk
+from odradek.storage.space_reserve import FULL_ERRORS
 
 
 class FlushPlan(NamedTuple):
@@ -17,10 +20,19 @@ class FlushPlan(NamedTuple):
     truncations: int
 
     def run(self) -> None:
-        for path in self.paths:
-            try:
-                self.disk.sync_file(path)
-            except FileNotFoundError:
-                continue  # deleted meanwhile, by retention or truncation
-        if self.folder is not None:
-            self.disk.sync_folder(self.folder)
+        """Sync them all.
+
+        Raises:
+            OSError: Nobody knows what is on stable storage. That it was for want of space makes no
+                difference, so this is never what a write says to a full disk.
+        """
+        try:
+            for path in self.paths:
+                with suppress(FileNotFoundError):  # deleted meanwhile, by retention or truncation
+                    self.disk.sync_file(path)
+            if self.folder is not None:
+                self.disk.sync_folder(self.folder)
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise
+            raise OSError(errno.EIO, f"fsync: {error.strerror}", error.filename) from error

@@ -4,6 +4,11 @@ A checkpoint file (``checkpoints``) with a line ``<epoch> <start offset>`` for e
 records in the log: the offset is that of its first record, and its records end where the next
 epoch starts. Epochs and start offsets ascend strictly.
 
+An epoch begins with leadership, at the end of the log, and may be asked about before it has a
+record: ``begin`` adds an entry to those in memory. It is written with its first record, not before.
+Kafka writes it at once; but a log that is loaded drops the entries at its end, so the file would
+only cost an fsync for each partition of each election.
+
 Replicas find by ``end_offset_for`` where their logs part; an entry lost, or left over, would make
 one keep records that the leader does not have. So changes are on disk when the methods return. The
 exception is ``truncate_from_start``, which waits for the next ``sync`` or change: entries of
@@ -43,13 +48,14 @@ UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_entries", "_is_dirty", "path")
+    __slots__ = ("_disk", "_entries", "_has_begun", "_is_dirty", "path")
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         self.path = path
         self._disk = disk
         self._entries: list[EpochEntry] | None = None  # not loaded yet
         self._is_dirty = False
+        self._has_begun = False  # the last entry has no record yet and may not be in the file
 
     @property
     def entries(self) -> list[EpochEntry]:
@@ -71,6 +77,22 @@ class LeaderEpochs:
     def latest_epoch(self) -> int | None:
         return self.entries[-1].epoch if self.entries else None
 
+    @property
+    def written_epoch(self) -> int | None:
+        """The latest epoch that may have records: its entry is in the file."""
+        written = self.entries[:-1] if self._has_begun else self.entries
+        return written[-1].epoch if written else None
+
+    def begin(self, epoch: int, log_end_offset: int) -> None:
+        """Say that a leader of ``epoch`` will append at ``log_end_offset``, in memory only.
+
+        Nothing happens if it is the latest epoch already.
+        """
+        assert epoch >= 0
+        if _is_news(self.entries, epoch, log_end_offset):
+            self._entries = _assigned(self.entries, EpochEntry(epoch, log_end_offset))
+            self._has_begun = True
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Say that ``epoch`` begins at ``start_offset``; entries in conflict with that go.
 
@@ -80,6 +102,8 @@ class LeaderEpochs:
         assert start_offset >= 0
         if _is_news(self.entries, epoch, start_offset):
             self._write(_assigned(self.entries, EpochEntry(epoch, start_offset)))
+        elif self._has_begun:
+            self._write(self.entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the greatest epoch up to ``epoch`` and the offset at which its records end.
@@ -147,6 +171,7 @@ class LeaderEpochs:
 
     def check_invariants(self) -> None:
         entries = self.entries
+        assert entries or not self._has_begun
         for before, after in pairwise(entries):
             assert before.epoch < after.epoch
             assert before.start_offset < after.start_offset
@@ -158,6 +183,7 @@ class LeaderEpochs:
         # Remembered last: a caller that tries again after an OSError must not find it done.
         self._entries = entries
         self._is_dirty = False
+        self._has_begun = False
 
 
 def _is_news(entries: list[EpochEntry], epoch: int, start_offset: int) -> bool:

@@ -30,12 +30,13 @@ from odradek.storage.flush_plan import FlushPlan
 from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from odradek.storage.log_read import ReadResult, read_segments
 from odradek.storage.offset_index import RELATIVE_OFFSET_MAX
+from odradek.storage.opening import Budget
 from odradek.storage.producer_replay import apply_appended, read_marker, replay
 from odradek.storage.producer_state import AppendOrigin, BatchMetadata, ProducerStates
 from odradek.storage.scan import check_replica_batches
 from odradek.storage.segment import DELETED_SUFFIX, Segment
 from odradek.storage.segments import Segments
-from odradek.storage.validation import WritableBuffer, place, validate
+from odradek.storage.validation import ValidBatch, WritableBuffer, place, validate
 
 NO_EPOCH: Final = -1
 
@@ -94,14 +95,17 @@ class Log:
         self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
         self.deleted: list[DeletedSegment] = []
-        self.last_flush_ms = 0
         self._random = random
         self._name_changes = 1  # files made, renamed or removed; compared with what was synced
         self._name_changes_synced = 0
         self._truncations = 0
-        self._latest_epoch = self.leader_epochs.latest_epoch
+        self._written_epoch = self.leader_epochs.written_epoch
 
     # Appending.
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Note that this replica leads from here on; its epoch is written with its first record."""
+        self.leader_epochs.begin(leader_epoch, self.log_end_offset)
 
     def append_as_leader(
         self,
@@ -111,16 +115,20 @@ class Log:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
+        budget: Budget | None = None,
+        valid: ValidBatch | None = None,
     ) -> AppendResult:
         """Check one batch, assign offsets to it and write it to the active segment.
 
         ``records`` is patched in place. On any exception the log is as it was before the call.
+        With ``valid`` it was validated before, elsewhere.
 
         Raises:
             ApiError: The batch is refused; the codes are those of ``validation`` and
                 ``producer_state``.
+            OpeningDeferredError: It is to be validated elsewhere, as the ``budget`` is spent.
         """
-        batch, header = validate(records, self.config, origin, now_ms)
+        batch, header = valid or validate(records, self.config, origin, now_ms, budget)
         marker = None
         if header.producer_id > NO_PRODUCER_ID:
             if origin is AppendOrigin.CLIENT:
@@ -152,15 +160,20 @@ class Log:
             now_ms=now_ms,
         )
         segment = self._segment_for_append(len(batch), last_offset, max_timestamp, now_ms)
-        if leader_epoch != self._latest_epoch:
+        if leader_epoch != self._written_epoch:
             self._assign_epoch(leader_epoch, base_offset)
+        position = segment.size
         segment.append(batch, last_offset, max_timestamp)
 
         # Published last: readers take log_end_offset for the edge of what exists, so it must
         # never run ahead of bytes the segment has accepted.
         self.log_end_offset = last_offset + 1
         if header.producer_id > NO_PRODUCER_ID:
-            apply_appended(self.producer_states, parse_header(batch), marker, segment, now_ms)
+            try:
+                apply_appended(self.producer_states, parse_header(batch), marker, segment, now_ms)
+            except OSError:
+                self._take_back(segment, position, base_offset, last_offset, now_ms)
+                raise
         self.producer_states.update_map_end_offset(self.log_end_offset)
         is_own_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         return AppendResult(
@@ -196,19 +209,34 @@ class Log:
             size, last.last_offset, max_timestamp, now_ms, first_offset=first.base_offset
         )
         for header in headers:
-            if header.partition_leader_epoch != self._latest_epoch:
+            if header.partition_leader_epoch != self._written_epoch:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+        position, end_offset = segment.size, self.log_end_offset
         segment.append_all(memoryview(records)[:size], headers)
         self.log_end_offset = last.next_offset
-        for header in headers:
-            if header.producer_id > NO_PRODUCER_ID:
-                marker = read_marker(records, header)
-                apply_appended(self.producer_states, header, marker, segment, now_ms)
+        try:
+            for header in headers:
+                if header.producer_id > NO_PRODUCER_ID:
+                    marker = read_marker(records, header)
+                    apply_appended(self.producer_states, header, marker, segment, now_ms)
+        except OSError:
+            self._take_back(segment, position, end_offset, first.last_offset, now_ms)
+            raise
         self.producer_states.update_map_end_offset(self.log_end_offset)
         is_flush_due = self.log_end_offset - self.recovery_point >= self.config.flush_messages
         return AppendResult(
             first.base_offset, last.last_offset, max_timestamp, -1, is_flush_due=is_flush_due
         )
+
+    def _take_back(
+        self, segment: Segment, position: int, end_offset: int, last_offset: int, now_ms: int
+    ) -> None:
+        """Undo an append whose abort marker found no room in the transaction index."""
+        segment.take_back(position, last_offset)
+        segment.transaction_index.truncate_to(end_offset)
+        self.producer_states.update_map_end_offset(self.log_end_offset)  # else it is kept as it is
+        self.log_end_offset = end_offset
+        self._rebuild_producer_states(now_ms)
 
     def _segment_for_append(
         self,
@@ -232,7 +260,7 @@ class Log:
         if epoch == NO_EPOCH:
             return
         self.leader_epochs.assign(epoch, start_offset)
-        self._latest_epoch = self.leader_epochs.latest_epoch
+        self._written_epoch = self.leader_epochs.written_epoch
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Start a new active segment and return it."""
@@ -240,12 +268,16 @@ class Log:
         active = self.segments.active
         if active.size == 0 and active.base_offset == base_offset:
             return active
-        active.on_become_inactive()
-        # Kept for every segment, so that truncating to its start finds the state of that moment.
-        # Not synced: its checksum finds a torn one, and the state is rebuilt from the batches.
-        self.producer_states.update_map_end_offset(base_offset)
-        self.producer_states.take_snapshot(sync=False)
-        segment = self.new_segment(base_offset, now_ms)
+        try:
+            active.on_become_inactive()
+            # Kept for every segment, so that truncating to its start finds the state of that
+            # moment. Not synced: its checksum finds a torn one, and the state is rebuilt.
+            self.producer_states.update_map_end_offset(base_offset)
+            self.producer_states.take_snapshot(sync=False)
+            segment = self.new_segment(base_offset, now_ms)
+        except OSError:
+            active.on_stay_active()
+            raise
         if active.size == 0:
             # An empty segment holds nothing that its successor could not.
             self.segments.replace([active], [segment])
@@ -396,7 +428,7 @@ class Log:
 
     def _truncate_epochs_from_end(self, offset: int) -> None:
         self.leader_epochs.truncate_from_end(offset)
-        self._latest_epoch = self.leader_epochs.latest_epoch
+        self._written_epoch = self.leader_epochs.written_epoch
 
     def _rebuild_producer_states(self, now_ms: int) -> None:
         states = self.producer_states
@@ -426,7 +458,7 @@ class Log:
             return False
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
-        self._latest_epoch = self.leader_epochs.latest_epoch
+        self._written_epoch = self.leader_epochs.written_epoch
         self.producer_states.on_log_start_offset_incremented(offset)
         return True
 
@@ -450,6 +482,14 @@ class Log:
         self.deleted = [deleted for deleted in self.deleted if deleted.due_ms > now_ms]
         return due
 
+    def on_clock_set_back(self, step_ms: int, now_ms: int) -> None:
+        """Let the files of discarded segments go no later because the wall clock was set back."""
+        latest_ms = now_ms + self.config.file_delete_delay_ms  # later ones are from before that
+        self.deleted = [
+            DeletedSegment(due_ms if due_ms <= latest_ms else due_ms - step_ms, segment)
+            for due_ms, segment in self.deleted
+        ]
+
     # Durability.
 
     def plan_flush(self) -> FlushPlan:
@@ -465,27 +505,26 @@ class Log:
             self.disk, folder, paths, self.log_end_offset, self._name_changes, self._truncations
         )
 
-    def on_flushed(self, plan: FlushPlan, now_ms: int) -> None:
+    def on_flushed(self, plan: FlushPlan) -> None:
         """Take note that ``plan`` was carried out."""
         # If the log was cut meanwhile, what stands before that offset now may not have been synced.
         if plan.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
         self._name_changes_synced = max(self._name_changes_synced, plan.name_changes)
-        self.last_flush_ms = now_ms
 
-    def flush(self, now_ms: int) -> None:
+    def flush(self) -> None:
         """Sync here and now; for closing and for tests. Elsewhere it belongs on another thread."""
         plan = self.plan_flush()
         plan.run()
-        self.on_flushed(plan, now_ms)
+        self.on_flushed(plan)
 
-    def close(self, now_ms: int) -> None:
+    def close(self) -> None:
         """Stop cleanly: everything on disk, indexes trimmed, producer state saved."""
         self.producer_states.take_snapshot()
         for segment in self.segments:
             segment.close(trim=segment is self.segments.active)
         self.leader_epochs.sync()
-        self.flush(now_ms)
+        self.flush()
         for segment in self.segments:
             segment.close()
 

@@ -61,7 +61,7 @@ class LogCreation:
         if error is not None:
             raise error
         for directory, failure in self._errors.items():
-            directory.on_io_error(failure)
+            directory.fail(failure)  # of a sync, after which nobody knows; full or not
 
     def _make_durable(self, directory: LogDirectory, drafts: Sequence[PurePath]) -> None:
         self._for_each(self._disk.sync_file, drafts)

@@ -23,7 +23,7 @@ class LogDeletion:
         self._upkeep = upkeep
         self._random = random
 
-    def delete(self, partition: TopicPartition, kind: FolderKind, now_ms: int) -> bool:
+    def delete(self, partition: TopicPartition, kind: FolderKind) -> bool:
         """Take out all logs of a partition, those that could not be opened too.
 
         Return whether there were any.
@@ -33,27 +33,27 @@ class LogDeletion:
             stored = logs.get(partition)
             if stored is not None:
                 found = True
-                with stored.directory.freeing_guard:
-                    self.discard(stored, kind, now_ms)
+                with stored.directory.guard:
+                    self.discard(stored, kind)
         for directory in self._logs.directories:
             if partition in directory.failed:
                 found = True
-                with directory.freeing_guard:
+                with directory.guard:
                     folder = directory.failed[partition].folder
-                    self._rename_away(directory, folder, partition, kind, now_ms)
+                    self._rename_away(directory, folder, partition, kind, 0)
                     del directory.failed[partition]
         return found
 
-    def discard(self, stored: StoredLog, kind: FolderKind, now_ms: int) -> None:
+    def discard(self, stored: StoredLog, kind: FolderKind) -> None:
         """Take out one log; within a guard of its directory."""
         log, directory = stored.log, stored.directory
         if directory.cleaner is not None:
             directory.cleaner.abandon(log.partition)
         release_files(log)
         delay_ms = log.config.file_delete_delay_ms
-        self._rename_away(directory, log.folder, log.partition, kind, now_ms + delay_ms)
+        self._rename_away(directory, log.folder, log.partition, kind, delay_ms)
         self._logs.drop(stored)
-        self._upkeep.checkpoint_soon(directory, now_ms)
+        self._upkeep.checkpoint_soon(directory)
 
     def _rename_away(
         self,
@@ -61,10 +61,10 @@ class LogDeletion:
         folder: PurePath,
         partition: TopicPartition,
         kind: FolderKind,
-        due_ms: int,
+        delay_ms: int,
     ) -> None:
         target = folder.with_name(new_folder_name(partition, kind, self._random))
         self._disk.rename(folder, target)
         directory.on_renamed_away(partition)
         if kind is FolderKind.DELETE:
-            self._upkeep.remove_later(directory, target, due_ms)
+            self._upkeep.remove_later(directory, target, delay_ms)

@@ -4,6 +4,7 @@
 
     .lock                               held by the node that uses the directory
     meta.properties                     cluster, node and directory id (``log_dir_files``)
+    .reserve                            space for what must be written (``space_reserve``)
     .kafka_cleanshutdown                there only between a clean stop and the next start
     recovery-point-offset-checkpoint    per log: all before it is on stable storage
     replication-offset-checkpoint       per log: its high watermark
@@ -15,11 +16,16 @@ An I/O error takes the directory offline until the node is started again, as in 
 what the disk kept and what it lost, and a second fsync that succeeds says nothing about the first
 that failed. From then on its logs answer KAFKA_STORAGE_ERROR, and the next start recovers them,
 because an offline directory is never said to be cleanly shut down. Running out of descriptors
-(EMFILE) counts too. A full disk is the same for clients, but ``is_full`` lets retention go on.
+(EMFILE) counts too.
+
+A disk without space loses nothing: what did not fit was refused and taken back. So a directory that
+is only *full* refuses writes with KAFKA_STORAGE_ERROR, which producers try again, and goes on with
+everything else. Retention and deletions make space, without their delays; what must be written for
+that has a reserve (``space_reserve``). When the disk has space again, writes are accepted again.
+Kafka takes it offline like a broken one, and exits if it was the last.
 """
 
-import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from random import Random
 from types import TracebackType
@@ -35,7 +41,7 @@ from odradek.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     read_offset_checkpoint,
 )
-from odradek.storage.disk import Disk, Lock, OsDisk
+from odradek.storage.disk import TEMPORARY_SUFFIX, Disk, Lock, OsDisk
 from odradek.storage.log import Log
 from odradek.storage.log_dir_files import (
     META_PROPERTIES,
@@ -47,10 +53,16 @@ from odradek.storage.log_dir_files import (
     write_clean_shutdown,
     write_meta_properties,
 )
+from odradek.storage.log_folders import parse_folder_name
+from odradek.storage.segment import LOG_SUFFIX
+from odradek.storage.space_reserve import FULL_ERRORS, ReservedDisk, SpaceReserve
 
 LOCK_FILE: Final = ".lock"
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""Belongs to the metadata quorum, which opens it itself."""
+
 UNSYNCED_REMOVALS_MAX: Final = 1000
-FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+LOGS_NAMED_MAX: Final = 5
 
 # POSIX locks do not hold against the process that has them; worse, opening and closing the file a
 # second time would drop the first lock. So a second try must not get as far as the file.
@@ -77,7 +89,15 @@ class Cleaner(Protocol):
 class StoredLog:
     """A log, and where it is."""
 
-    __slots__ = ("directory", "is_flushing", "is_future", "log", "topic_id", "truncations")
+    __slots__ = (
+        "directory",
+        "is_flushing",
+        "is_future",
+        "last_flush_ms",
+        "log",
+        "topic_id",
+        "truncations",
+    )
 
     def __init__(
         self, log: Log, directory: "LogDirectory", topic_id: Uuid | None, *, is_future: bool = False
@@ -87,6 +107,8 @@ class StoredLog:
         self.topic_id = topic_id
         self.is_future = is_future
         self.is_flushing = False
+        self.last_flush_ms = 0
+        """By the clock of the store's deadlines."""
         self.truncations = 0  # a flush that was planned before one says nothing about what followed
 
 
@@ -102,12 +124,26 @@ class LogDirectory:
     """Made by ``open`` or, if not even that was possible, offline from the start."""
 
     def __init__(
-        self, disk: Disk, path: PurePath, directory_id: Uuid | None, lock: Lock | None
+        self,
+        disk: Disk,
+        path: PurePath,
+        directory_id: Uuid | None,
+        lock: Lock | None,
+        reserve_bytes: int = 0,
     ) -> None:
         self.disk = disk
         self.path = path
         self.directory_id = directory_id
         self.error: OSError | None = None
+        """Why it is offline."""
+        self.shortage: OSError | None = None
+        """What found no space, until there is some again."""
+        self.times_full = 0
+        self.is_finished = False
+        """Whether it was shut down cleanly, and said so."""
+        self.is_probing = False
+        self.reserve = SpaceReserve(disk, path, reserve_bytes, self.on_io_error)
+        reserved = ReservedDisk(disk, self.reserve)
         self.clean_shutdown: CleanShutdown | None = None
         """How it was left before this start; None if not cleanly."""
         # A partition's current and future log are never in one directory.
@@ -116,10 +152,10 @@ class LogDirectory:
         # Renamed away, but a crash may undo that.
         self._unsynced_removals: set[TopicPartition] = set()
         self.guard = IoGuard(self)
-        self.freeing_guard = IoGuard(self, even_if_full=True)
-        self.recovery_points = CheckpointFile(disk, path / RECOVERY_POINT_CHECKPOINT)
-        self.high_watermarks = CheckpointFile(disk, path / HIGH_WATERMARK_CHECKPOINT)
-        self.log_starts = CheckpointFile(disk, path / LOG_START_CHECKPOINT)
+        self.writing_guard = IoGuard(self, is_writing=True)
+        self.recovery_points = CheckpointFile(reserved, path / RECOVERY_POINT_CHECKPOINT)
+        self.high_watermarks = CheckpointFile(reserved, path / HIGH_WATERMARK_CHECKPOINT)
+        self.log_starts = CheckpointFile(reserved, path / LOG_START_CHECKPOINT)
         self.cleaner_offsets: Offsets = {}
         """As they were at the start; the cleaner keeps them."""
         self.cleaner: Cleaner | None = None
@@ -136,10 +172,12 @@ class LogDirectory:
         node_id: int,
         random: Random,
         format_new: bool = False,
+        reserve_bytes: int = 0,
     ) -> "LogDirectory":
         """Lock a directory and make sure that it is this node's.
 
-        ``format_new``: write ``meta.properties`` where there is none, as formatting does.
+        ``format_new``: write ``meta.properties`` where there is none, as formatting does. Only
+        into a directory without logs: where there are some, the file was lost.
 
         Raises:
             DirectoryRefusedError: It is another node's, or in use, or not formatted.
@@ -152,7 +190,12 @@ class LogDirectory:
         except BaseException:
             _unlock(path, lock)
             raise
-        return cls(disk, path, meta.directory_id, lock)
+        directory = cls(disk, path, meta.directory_id, lock, reserve_bytes)
+        try:
+            directory.reserve.fill()
+        except OSError as error:
+            directory.on_io_error(error)
+        return directory
 
     @property
     def is_online(self) -> bool:
@@ -160,25 +203,51 @@ class LogDirectory:
 
     @property
     def is_full(self) -> bool:
-        """Offline, for no other reason than that there is no space."""
-        return self.error is not None and self.error.errno in FULL_ERRORS
+        """Online, but without space for more records."""
+        return self.shortage is not None and self.error is None
+
+    @property
+    def is_writable(self) -> bool:
+        return self.error is None and self.shortage is None
 
     @property
     def checkpoint_files(self) -> tuple[CheckpointFile, ...]:
         return self.recovery_points, self.high_watermarks, self.log_starts
 
     def on_io_error(self, error: OSError) -> None:
-        """Take the directory offline; the first error stays, unless the disk was only full."""
-        if self.error is None or (self.is_full and error.errno not in FULL_ERRORS):
-            self.error = error
+        """Take the directory offline, or stop writes if it is only full; the first error stays."""
+        if error.errno in FULL_ERRORS:
+            self.times_full += self.shortage is None
+            self.shortage = self.shortage or error
+        else:
+            self.fail(error)
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory offline; the first error stays."""
+        self.error = self.error or error
 
     def refusal(self) -> ApiError:
-        assert self.error is not None
-        return ApiError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {self.error}"
-        )
+        if self.error is not None:
+            problem = f"log directory {self.path} is offline: {self.error}"
+        else:
+            assert self.shortage is not None
+            problem = (
+                f"log directory {self.path} is full ({self.shortage.strerror}): writes are refused "
+                "until there is space again, reads go on. Delete records or topics, or add space"
+            )
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, problem)
 
     # Starting and stopping.
+
+    def read_previous_broker_epoch(self) -> int | None:
+        """Return the broker epoch of the last stop if it was clean; before the logs are loaded."""
+        if not self.is_online:
+            return None
+        try:
+            clean = read_clean_shutdown(self.disk, self.path)
+        except (CorruptionError, OSError):
+            return None  # loading says what is wrong with it
+        return None if clean is None else clean.broker_epoch
 
     def begin_loading(self) -> list[str]:
         """Read how the directory was left, and take that back; return what is wrong with it.
@@ -192,6 +261,7 @@ class LogDirectory:
             problems.append(f"{error}; taken for an unclean stop")
         remove_clean_shutdown(self.disk, self.path)
         for file in self.checkpoint_files:
+            self.disk.remove(file.path.with_name(file.path.name + TEMPORARY_SUFFIX))
             try:
                 file.load()
             except CorruptionError as error:
@@ -208,7 +278,9 @@ class LogDirectory:
         if self.is_online and not self.failed:
             self.write_checkpoints()
             self.disk.sync_folder(self.path)
-            write_clean_shutdown(self.disk, self.path, broker_epoch)
+            reserved = ReservedDisk(self.disk, self.reserve)
+            write_clean_shutdown(reserved, self.path, broker_epoch)
+            self.is_finished = True
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -301,19 +373,19 @@ class IoGuard:
     """Stands around what touches the files of a directory: ``with directory.guard: …``.
 
     Refuses with KAFKA_STORAGE_ERROR when the directory is offline, and makes an OSError the end
-    of its being online. One object for all uses, because appends go through it. ``even_if_full``
-    is for what makes space.
+    of its being online, or of its taking records. One object for all uses, because appends go
+    through it. ``is_writing`` is for what takes space, and refuses also when there is none.
     """
 
-    __slots__ = ("_directory", "_even_if_full")
+    __slots__ = ("_directory", "_is_writing")
 
-    def __init__(self, directory: LogDirectory, *, even_if_full: bool = False) -> None:
+    def __init__(self, directory: LogDirectory, *, is_writing: bool = False) -> None:
         self._directory = directory
-        self._even_if_full = even_if_full
+        self._is_writing = is_writing
 
     def __enter__(self) -> None:
         directory = self._directory
-        if directory.error is not None and not (self._even_if_full and directory.is_full):
+        if directory.error is not None or (self._is_writing and directory.shortage is not None):
             raise directory.refusal()
 
     def __exit__(
@@ -335,6 +407,7 @@ def open_directories(
     node_id: int,
     random: Random,
     format_new: bool,
+    reserve_bytes: int = 0,
 ) -> list[LogDirectory]:
     """Open them all; those whose disk fails are offline.
 
@@ -352,10 +425,11 @@ def open_directories(
                     node_id=node_id,
                     random=random,
                     format_new=format_new,
+                    reserve_bytes=reserve_bytes,
                 )
             except OSError as error:
                 directory = LogDirectory(disk, path, None, None)
-                directory.on_io_error(error)
+                directory.fail(error)
             directories.append(directory)
         _check_directories(directories)
     except BaseException:
@@ -405,6 +479,37 @@ def _in_use(path: PurePath) -> DirectoryRefusedError:
     )
 
 
+def _refuse_logs(disk: Disk, path: PurePath) -> None:
+    """Refuse a directory that should be formatted and holds logs.
+
+    With a new cluster id they would be nobody's: listed by no topic, or not by this one's id.
+    """
+    logs = [*logs_in(disk, path, with_metadata=True)]
+    if logs:
+        named = ", ".join(logs[:LOGS_NAMED_MAX])
+        more = f" and {len(logs) - LOGS_NAMED_MAX} more" if len(logs) > LOGS_NAMED_MAX else ""
+        raise DirectoryRefusedError(
+            f"{path / META_PROPERTIES} is missing, but the directory holds logs: {named}{more}. "
+            "Restore the file, from a backup or with the cluster.id and node.id that it had; to "
+            "start over, move the logs away first"
+        )
+
+
+def logs_in(disk: Disk, path: PurePath, *, with_metadata: bool = False) -> Iterator[str]:
+    """Iterate over the folders of logs that have one in them.
+
+    Formatting leaves a folder of the metadata log with nothing but a snapshot in it.
+    """
+    for name in disk.names(path):
+        parsed = parse_folder_name(name)
+        if parsed is None or not disk.is_folder(path / name):
+            continue
+        if not with_metadata and parsed.partition.topic == METADATA_TOPIC:
+            continue
+        if any(LOG_SUFFIX in PurePath(file).suffixes for file in disk.names(path / name)):
+            yield name
+
+
 def _checked_meta(
     disk: Disk, path: PurePath, cluster_id: str, node_id: int, random: Random, format_new: bool
 ) -> MetaProperties:
@@ -419,6 +524,7 @@ def _checked_meta(
     if found is None:
         if not format_new:
             raise DirectoryRefusedError(f"{file} is missing: format the directory first")
+        _refuse_logs(disk, path)
         disk.sync_folder(path.parent)  # it may have been made a moment ago, by us or by another
         found = MetaProperties(cluster_id=cluster_id, node_id=node_id)
     for name, theirs, ours in (

@@ -3,7 +3,9 @@
 After a clean stop a log is only looked at: a listing of its folder, the end of its last segment.
 After an unclean one it is recovered. That computes, so where there is much to check, it is done by
 worker processes: each opens a log, recovers it and closes it cleanly, after which opening it here
-is the cheap kind. All of this blocks; until it returns, nobody else has the logs.
+is the cheap kind. Each step opens one log, so that the caller can do other things in between; one
+that recovers a log by itself, or waits for processes, takes its time. Until the last step the logs
+are not used.
 
 What is not as it should be never stops the rest:
 
@@ -26,13 +28,12 @@ from typing import Final, NamedTuple
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.storage.disk import Disk, OsDisk
 from odradek.storage.log_dir_files import read_partition_metadata
-from odradek.storage.log_directory import FailedLog, LogDirectory, StoredLog
+from odradek.storage.log_directory import METADATA_TOPIC, FailedLog, LogDirectory, StoredLog
 from odradek.storage.log_folders import FolderKind, new_folder_name, parse_folder_name
 from odradek.storage.recovery import LogSettings, RecoveryReport, open_log
+from odradek.storage.recovery_loss import Loss
 from odradek.storage.segment import LOG_SUFFIX
-
-METADATA_TOPIC: Final = "__cluster_metadata"
-"""Belongs to the metadata quorum, which opens it itself."""
+from odradek.storage.space_reserve import FULL_ERRORS
 
 RECOVERY_INLINE_BYTES_MAX: Final = 32 << 20
 """Checked in less time than it takes to start a process."""
@@ -92,7 +93,7 @@ def recover_folder(task: RecoveryTask) -> RecoveryReport:
         recovery_point=task.recovery_point,
         first_dirty_offset=task.first_dirty_offset,
     )
-    log.close(task.now_ms)
+    log.close()
     return report
 
 
@@ -122,6 +123,8 @@ class LogLoading:
     ) -> None:
         self.problems: list[str] = []
         """For the operator, one line each."""
+        self.losses: list[Loss] = []
+        """What recovery had to give up."""
         self.leftovers: list[tuple[LogDirectory, PurePath]] = []
         """Folders to remove."""
         self.progress = LoadingProgress(0, 0, 0, 0, 0)
@@ -135,7 +138,7 @@ class LogLoading:
         self._on_progress = on_progress
         self._claimed: set[tuple[TopicPartition, bool]] = set()
 
-    def run(self) -> None:
+    def run_in_steps(self) -> Iterator[None]:
         begun = [directory for directory in self._directories if self._begin(directory)]
         # Where a partition has two logs, one of them often is in a directory that was offline for a
         # while. Such a directory was not shut down cleanly, the one that went on perhaps was.
@@ -149,6 +152,7 @@ class LogLoading:
         self._note(logs=len(candidates))
         recovered = self._recover_in_processes(candidates)
         for candidate in candidates:
+            yield
             if candidate.directory.is_online and candidate.partition not in (
                 candidate.directory.failed
             ):
@@ -279,9 +283,11 @@ class LogLoading:
                 first_dirty_offset=task.first_dirty_offset,
             )
             log.update_high_watermark(directory.high_watermarks.written.get(task.partition, 0))
-            log.last_flush_ms = self._now_ms
         except Exception as error:  # bad bytes may find a bug of ours; the others must go on
-            self._fail(candidate, error)
+            if isinstance(error, OSError) and directory.reserve.make_room(error):
+                self._open(candidate, is_recovered=is_recovered)
+            else:
+                self._fail(candidate, error)
             return
         stored = StoredLog(log, directory, topic_id, is_future=candidate.is_future)
         directory.logs[candidate.partition] = stored
@@ -291,9 +297,11 @@ class LogLoading:
 
     def _fail(self, candidate: _Candidate, error: Exception) -> None:
         directory, folder = candidate.directory, candidate.folder
-        if isinstance(error, OSError) and error.errno not in _PATH_ERRORS:
+        if isinstance(error, OSError) and error.errno not in _PATH_ERRORS | FULL_ERRORS:
             self._take_offline(directory, error)
             return
+        if isinstance(error, OSError) and error.errno in FULL_ERRORS:
+            directory.on_io_error(error)
         reason = f"{folder} cannot be opened: {type(error).__name__}: {error}"
         directory.failed[candidate.partition] = FailedLog(folder, reason, candidate.is_future)
         self._report(reason)
@@ -302,7 +310,7 @@ class LogLoading:
     def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
         if directory.is_online:
             self._report(f"{directory.path} is offline: {error}")
-        directory.on_io_error(error)
+        directory.fail(error)
 
     # Reporting.
 
@@ -311,6 +319,8 @@ class LogLoading:
             self.problems.append(problem)
 
     def _note_recovery(self, report: RecoveryReport) -> None:
+        if report.loss is not None and len(self.losses) < PROBLEMS_MAX:
+            self.losses.append(report.loss)
         self._note(
             recovered=self.progress.recovered + 1,
             checked_bytes=self.progress.checked_bytes + report.checked_bytes,

@@ -25,7 +25,7 @@ from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory, StoredLog
-from odradek.storage.log_upkeep import NEVER_MS
+from odradek.storage.log_upkeep import AT_ONCE_MS, NEVER_MS
 from odradek.storage.log_work import Work
 from odradek.storage.scan import peek_batch
 
@@ -80,7 +80,7 @@ class LogMoves:
         future = self._future.get(partition)
         if future is not None and future.directory is not directory:
             self._moves.pop(partition, None)
-            self._store.abandon_future(partition, now_ms)
+            self._store.abandon_future(partition)
         if self._current[partition].directory is directory:
             return
         if partition not in self._future:
@@ -118,9 +118,9 @@ class LogMoves:
 
     # From time to time.
 
-    def next_deadline_ms(self, now_ms: int) -> int:
+    def next_deadline_ms(self) -> int:
         is_due = any(not self._is_flushing(partition) for partition in self._moves)
-        return now_ms if is_due else NEVER_MS
+        return AT_ONCE_MS if is_due else NEVER_MS
 
     def tick(self, now_ms: int) -> list[Work]:
         """Copy a piece, or end a move; return what is to be done in threads before that."""
@@ -152,7 +152,7 @@ class LogMoves:
             self._moves.pop(partition, None)
             self._store.report(f"{partition} cannot be moved: {error}")
             with suppress(ApiError):
-                self._store.abandon_future(partition, now_ms)
+                self._store.abandon_future(partition)
 
     def _step(self, partition: TopicPartition, now_ms: int) -> list[Work]:
         current, future = self._current.get(partition), self._future.get(partition)
@@ -192,7 +192,7 @@ class LogMoves:
             self._store.truncate_fully_and_start_at(
                 partition, first.base_offset, now_ms, is_future=True
             )
-        with future.directory.guard:
+        with future.directory.writing_guard:
             appended = target.append_as_follower(records, now_ms=now_ms)
         assert appended is not None, "a read gives a whole batch at least"
         return target.log_end_offset < source.log_end_offset
@@ -208,7 +208,7 @@ class LogMoves:
                 target.log_end_offset = source.log_end_offset
             target.update_high_watermark(source.high_watermark)
             target.advance_log_start_offset(source.log_start_offset)
-            target.flush(now_ms)
+            target.flush()
             # Where the log starts was durable in the old directory and must be in the new one, or
             # a crash could bring deleted records back. So with the gap above, by recovery point.
             future.directory.write_checkpoints()

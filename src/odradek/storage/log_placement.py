@@ -24,14 +24,14 @@ class LogPlacement:
     ) -> list[LogDirectory]:
         """Return the directories to try for a new current log, in this order."""
         preferred = self._preferred.pop(partition, None)
-        if directory_id is None and preferred is not None and preferred.is_online:
+        if directory_id is None and preferred is not None and preferred.is_writable:
             return [preferred]
         # Not beside a future log, which is there if the directory of the current one failed.
         return [each for each in self.places(directory_id) if partition not in each.logs]
 
     def places(self, directory_id: Uuid | None) -> list[LogDirectory]:
         """Return the directories to try for a new log, the one with the fewest logs first."""
-        online = [directory for directory in self._directories if directory.is_online]
+        writable = [directory for directory in self._directories if directory.is_writable]
         if directory_id is None:
-            return sorted(online, key=lambda directory: len(directory.logs))
-        return [directory for directory in online if directory.directory_id == directory_id]
+            return sorted(writable, key=lambda directory: len(directory.logs))
+        return [directory for directory in writable if directory.directory_id == directory_id]

@@ -1,17 +1,18 @@
 """All the logs of a node, over several log directories. Kafka calls this the log manager.
 
-A plain object with one owner: it has no thread and reads no clock. ``open`` and ``close`` block;
-in between, the owner calls ``tick`` at ``next_deadline_ms`` and has the work it returns carried
-out by threads (``log_upkeep``)::
+A plain object with one owner: it has no thread, and no clock but the one it is given. It begins
+with directories that are locked; ``load_in_steps`` opens their logs. It ends with ``close``, which
+blocks. In between, the owner calls ``tick`` at ``next_deadline_ms`` and has the work it returns
+carried out by threads (``log_upkeep``)::
 
     for work in store.tick(now_ms):
         error = await in_a_thread(work.run)     # None, or what it raised
-        work.done(error, now_ms)
+        work.done(error, monotonic_ms)
 
 Whoever uses a log does so within its guard, so that an I/O error takes the directory offline and
 comes out as KAFKA_STORAGE_ERROR (``log_directory``)::
 
-    with store.guard(partition):
+    with store.writing_guard(partition):
         result = log.append_as_leader(…)
 
 Truncation goes through the store, because a checkpoint must never be ahead of its log, and so do
@@ -23,7 +24,7 @@ deletion and moves between directories, which change folders:
   name before the current one loses it: a crash in between leaves two logs, and both are whole.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from random import Random
@@ -37,7 +38,7 @@ from odradek.storage.log_creation import LogCreation
 from odradek.storage.log_deletion import LogDeletion
 from odradek.storage.log_dir_description import DirectoryDescription, VolumeSpace, describe
 from odradek.storage.log_dir_files import write_partition_metadata
-from odradek.storage.log_directory import IoGuard, LogDirectory, StoredLog, open_directories
+from odradek.storage.log_directory import IoGuard, LogDirectory, StoredLog
 from odradek.storage.log_folders import FolderKind, folder_name, new_folder_name
 from odradek.storage.log_loading import (
     PROBLEMS_MAX,
@@ -52,6 +53,7 @@ from odradek.storage.log_truncation import truncate_fully_and_start_at, truncate
 from odradek.storage.log_upkeep import LogUpkeep, StoreConfig
 from odradek.storage.log_work import FlushWork, Work, release_files
 from odradek.storage.recovery import LogSettings, create_log, open_log
+from odradek.storage.recovery_loss import Loss
 from odradek.storage.stored_logs import StoredLogs
 
 
@@ -65,87 +67,56 @@ class LogStore:
         config: StoreConfig,
         random: Random,
         now_ms: int,
+        monotonic_ms: Callable[[], int] | None = None,
     ) -> None:
         self.directories = directories
         self.problems: list[str] = []
         """What the operator should know; one line each."""
+        self.losses: list[Loss] = []
+        """What recovery had to give up at the start."""
         self._disk = disk
         self._settings_for = settings_for
         self._config = config
         self._random = random
         self._now_ms = now_ms
-        self._upkeep = LogUpkeep(directories, config, now_ms)
+        self._monotonic_ms = monotonic_ms or (lambda: self._now_ms)
+        self._upkeep = LogUpkeep(directories, config, self._monotonic_ms)
         self._logs = StoredLogs(directories)
         self._placement = LogPlacement(directories)
         self._deletion = LogDeletion(disk, self._logs, self._upkeep, random)
         self._told_offline: list[LogDirectory] = []
+        self._told_full: list[LogDirectory] = []
         self._creation: LogCreation | None = None
         self.moves = LogMoves(self, self._logs.current, self._logs.future)
+        self.previous_broker_epoch = _previous_broker_epoch(directories)
+        """The broker epoch of the last stop, if that was clean in all directories (KIP-966).
 
-    @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        paths: Sequence[PurePath],
-        settings_for: SettingsFor,
-        *,
-        cluster_id: str,
-        node_id: int,
-        now_ms: int,
-        random: Random,
-        config: StoreConfig | None = None,
-        format_new: bool = False,
+        A broker registers with it before it opens its logs.
+        """
+
+    def load_in_steps(
+        self,
         is_stray: IsStray | None = None,
         on_progress: Callable[[LoadingProgress], None] | None = None,
-    ) -> "LogStore":
-        """Lock the directories and open all logs in them, as ``log_loading`` says.
-
-        Blocks, for long after an unclean stop; call it where that is no harm. A directory that
-        cannot be read is offline from the start.
-
-        Raises:
-            DirectoryRefusedError: A directory is not this node's, or in use, or none is usable.
-        """
-        config = config or StoreConfig()
-        directories = open_directories(
-            disk,
-            paths,
-            cluster_id=cluster_id,
-            node_id=node_id,
-            random=random,
-            format_new=format_new,
-        )
-        store = cls(disk, directories, settings_for, config=config, random=random, now_ms=now_ms)
-        try:
-            store._load(now_ms, is_stray, on_progress)
-        except BaseException:
-            store.abandon()
-            raise
-        return store
-
-    def _load(
-        self,
-        now_ms: int,
-        is_stray: IsStray | None,
-        on_progress: Callable[[LoadingProgress], None] | None,
-    ) -> None:
+    ) -> Generator[None, None, None]:
+        """Open all logs, as ``log_loading`` says, a log in each step."""
         loading = LogLoading(
             self._disk,
             self.directories,
             self._settings_for,
-            now_ms=now_ms,
+            now_ms=self._now_ms,
             random=self._random,
             processes=self._config.num_recovery_threads_per_data_dir,
             is_stray=is_stray,
             on_progress=on_progress,
         )
-        loading.run()
-        self.problems = loading.problems
+        yield from loading.run_in_steps()
+        self.problems, self.losses = loading.problems, loading.losses
         for directory, folder in loading.leftovers:
-            self._upkeep.remove_later(directory, folder, now_ms)
+            self._upkeep.remove_later(directory, folder, 0)
         for directory in self.directories:
             for stored in directory.logs.values():
-                self._add(stored, now_ms)
+                self._add(stored)
 
     # Finding.
 
@@ -170,22 +141,22 @@ class LogStore:
         """Return what to use the log in; another one once the log has moved."""
         return self._logs.get(partition, is_future=is_future).directory.guard
 
+    def writing_guard(self, partition: TopicPartition) -> IoGuard:
+        """As ``guard``, for what takes space: it refuses, too, where there is none."""
+        return self._logs.get(partition).directory.writing_guard
+
     def directory_of(self, partition: TopicPartition, *, is_future: bool = False) -> LogDirectory:
         return self._logs.get(partition, is_future=is_future).directory
 
     def topic_id(self, partition: TopicPartition) -> Uuid | None:
         return self._logs.get(partition).topic_id
 
-    @property
-    def previous_broker_epoch(self) -> int | None:
-        """The broker epoch of the last stop, if that was clean in all directories (KIP-966)."""
-        epochs = {
-            directory.clean_shutdown.broker_epoch
-            if directory.is_online and directory.clean_shutdown is not None
-            else None
-            for directory in self.directories
-        }
-        return epochs.pop() if len(epochs) == 1 else None
+    def take_full_changes(self) -> tuple[list[LogDirectory], list[LogDirectory]]:
+        """Return the directories that are full, and that have space, since the last call."""
+        full = [each for each in self.directories if each.is_full and each not in self._told_full]
+        freed = [each for each in self._told_full if not each.is_full]
+        self._told_full = [each for each in self.directories if each.is_full]
+        return full, freed
 
     def take_offline_directories(self) -> list[LogDirectory]:
         """Return the directories that went offline since the last call, for the controller."""
@@ -263,10 +234,11 @@ class LogStore:
             with suppress(ApiError), directory.guard:
                 directory.make_removal_durable(partition)
         for directory in self._placement.take_places(partition, directory_id):
-            with suppress(ApiError), directory.guard:
+            with suppress(ApiError), directory.writing_guard:
                 log = self._create_in(directory, name, partition, topic_id, settings, now_ms)
-                self._add(StoredLog(log, directory, topic_id), now_ms)
+                self._add(StoredLog(log, directory, topic_id))
                 return log
+        self.refuse_if_full()
         raise ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"{partition}: no log directory could take it"
         )
@@ -303,24 +275,35 @@ class LogStore:
         # Without this, files that are synced later could vanish together with their folder.
         if topic_id is None or self._creation is None:
             directory.sync_names()
-        log.last_flush_ms = now_ms
         return log
+
+    @property
+    def has_space(self) -> bool:
+        """Whether there is a directory that could take a new log."""
+        return any(directory.is_writable for directory in self.directories)
+
+    def refuse_if_full(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR if no directory can take a new log, for want of space."""
+        full = [directory for directory in self.directories if directory.is_full]
+        if full and not self.has_space:
+            raise full[0].refusal()
 
     def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
         """Remember where a log is to be made, should it be made and the directory be online."""
         self._placement.prefer(partition, directory)
 
-    def _add(self, stored: StoredLog, now_ms: int) -> None:
+    def _add(self, stored: StoredLog) -> None:
+        stored.last_flush_ms = self._monotonic_ms()
         self._logs.add(stored)
-        self._upkeep.on_settings(stored.log, now_ms)
+        self._upkeep.on_settings(stored.log)
 
-    def update_settings(self, topic: str, now_ms: int) -> None:
+    def update_settings(self, topic: str, partitions: Iterable[int]) -> None:
         """Look again what the settings of a topic's logs are."""
         settings = self._settings_for(topic)
-        for stored in self._logs:
-            if stored.log.partition.topic == topic:
+        for number in partitions:
+            for stored in self._logs.of(TopicPartition(topic, number)):
                 stored.log.reconfigure(settings.config)
-                self._upkeep.on_settings(stored.log, now_ms)
+                self._upkeep.on_settings(stored.log)
 
     # Cutting and deleting.
 
@@ -344,7 +327,7 @@ class LogStore:
         stored = self._logs.get(partition, is_future=is_future)
         truncate_fully_and_start_at(stored, offset, now_ms)
 
-    def delete(self, partition: TopicPartition, now_ms: int, *, is_stray: bool = False) -> bool:
+    def delete(self, partition: TopicPartition, *, is_stray: bool = False) -> bool:
         """Take the logs of a partition out of use, and remove them later; strays are kept aside.
 
         Return whether there were any. Also works where the disk is full.
@@ -353,7 +336,7 @@ class LogStore:
             ApiError: KAFKA_STORAGE_ERROR: there may be one in a directory that is offline.
         """
         kind = FolderKind.STRAY if is_stray else FolderKind.DELETE
-        found = self._deletion.delete(partition, kind, now_ms)
+        found = self._deletion.delete(partition, kind)
         if not found:
             self._logs.refuse_if_offline(partition)
         return found
@@ -385,12 +368,12 @@ class LogStore:
         (directory,) = places
         name = new_folder_name(partition, FolderKind.FUTURE, self._random)
         settings = self._settings_for(partition.topic)
-        with directory.guard:
+        with directory.writing_guard:
             start = current.log.log_start_offset
             log = self._create_in(
                 directory, name, partition, current.topic_id, settings, now_ms, start
             )
-            self._add(StoredLog(log, directory, current.topic_id, is_future=True), now_ms)
+            self._add(StoredLog(log, directory, current.topic_id, is_future=True))
         return log
 
     def replace_current_with_future(self, partition: TopicPartition, now_ms: int) -> Log:
@@ -407,13 +390,14 @@ class LogStore:
         directory = stored.directory
         with directory.guard:
             stored.log = self._moved(stored, directory.path / folder_name(partition), now_ms)
+            stored.last_flush_ms = self._monotonic_ms()
             self._disk.sync_folder(directory.path)
         if current is not None:
             stored.log.update_high_watermark(current.log.high_watermark)
         self._logs.promote(stored)
         if current is not None:
             with current.directory.guard:
-                self._deletion.discard(current, FolderKind.DELETE, now_ms)
+                self._deletion.discard(current, FolderKind.DELETE)
                 current.directory.make_removal_durable(partition)
         return stored.log
 
@@ -421,7 +405,7 @@ class LogStore:
         """Close a log, rename its folder and open it again."""
         old = stored.log
         # With a sync, as what it replaces may have been synced already.
-        old.close(now_ms)
+        old.close()
         self._disk.rename(old.folder, folder)
         log, _ = open_log(
             old.partition,
@@ -433,15 +417,14 @@ class LogStore:
             clean=True,
             log_start_offset=old.log_start_offset,
         )
-        log.last_flush_ms = now_ms
         log.update_high_watermark(old.high_watermark)
         return log
 
-    def abandon_future(self, partition: TopicPartition, now_ms: int) -> None:
+    def abandon_future(self, partition: TopicPartition) -> None:
         """Give up moving a replica."""
         stored = self._logs.get(partition, is_future=True)
-        with stored.directory.freeing_guard:
-            self._deletion.discard(stored, FolderKind.DELETE, now_ms)
+        with stored.directory.guard:
+            self._deletion.discard(stored, FolderKind.DELETE)
 
     # From time to time.
 
@@ -454,13 +437,22 @@ class LogStore:
             return FlushWork(self._upkeep.count, stored, stored.log.plan_flush())
 
     def tick(self, now_ms: int) -> list[Work]:
-        """Do what is due; return what is to be done in threads. See ``log_upkeep``."""
+        """Do what is due; return what is to be done in threads. See ``log_upkeep``.
+
+        ``now_ms`` is the wall clock's: ages of records go by it.
+        """
         self._now_ms = now_ms
         return [*self._upkeep.tick(now_ms), *self.moves.tick(now_ms)]
 
     def next_deadline_ms(self) -> int:
-        moves_ms = self.moves.next_deadline_ms(self._now_ms)
+        """Return when to ``tick`` next, by the clock of deadlines."""
+        moves_ms = self.moves.next_deadline_ms()
         return min(self._upkeep.next_deadline_ms(), moves_ms)
+
+    def on_clock_set_back(self, step_ms: int, now_ms: int) -> None:
+        """Hear that the wall clock shows ``now_ms`` because it was set back."""
+        for stored in self._logs:
+            stored.log.on_clock_set_back(step_ms, now_ms)
 
     def report(self, problem: str) -> None:
         """Add a line for the operator."""
@@ -475,7 +467,7 @@ class LogStore:
 
     # Stopping.
 
-    def close(self, now_ms: int, broker_epoch: int) -> None:
+    def close(self, broker_epoch: int) -> None:
         """Stop cleanly: sync and close all logs, write the checkpoints, then say so.
 
         Blocks. A directory in which anything of this fails is recovered at the next start.
@@ -484,10 +476,15 @@ class LogStore:
         try:
             for directory in self.directories:
                 with suppress(ApiError), directory.guard:
-                    close_logs(self._disk, directory, now_ms, threads=threads)
+                    close_logs(self._disk, directory, threads=threads)
                     directory.finish(broker_epoch)
         finally:
             self.abandon()
+
+    @property
+    def is_closed_cleanly(self) -> bool:
+        """Whether ``close`` could say of all directories that everything in them is on disk."""
+        return all(directory.is_finished for directory in self.directories)
 
     def abandon(self) -> None:
         """Stop as a crash would, but give the locks back."""
@@ -498,6 +495,11 @@ class LogStore:
 
     def check_invariants(self) -> None:
         self._logs.check_invariants()
+
+
+def _previous_broker_epoch(directories: Sequence[LogDirectory]) -> int | None:
+    epochs = {each.read_previous_broker_epoch() for each in directories}
+    return epochs.pop() if len(epochs) == 1 else None
 
 
 def _check_topic_id(stored: StoredLog, topic_id: Uuid) -> None:

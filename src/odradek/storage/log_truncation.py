@@ -18,7 +18,7 @@ def truncate_to(stored: StoredLog, offset: int, now_ms: int) -> bool:
         holding = log.segments.holding(offset) or log.segments[0]
         _before_truncation(stored, offset, min(holding.base_offset, offset))
         log.truncate_to(offset, now_ms)
-        log.flush(now_ms)
+        log.flush()
     return True
 
 
@@ -28,7 +28,7 @@ def truncate_fully_and_start_at(stored: StoredLog, offset: int, now_ms: int) -> 
     with stored.directory.guard:
         _before_truncation(stored, offset, min(log.segments[0].base_offset, offset))
         log.truncate_fully_and_start_at(offset, now_ms)
-        log.flush(now_ms)
+        log.flush()
 
 
 def _before_truncation(stored: StoredLog, offset: int, recovery_point: int) -> None:

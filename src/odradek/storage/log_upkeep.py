@@ -6,12 +6,19 @@
     producers            every producer.id.expiration.check.interval.ms: idle ones forgotten
     flushing, removing   every second, or more often for a small flush.ms: what is due, and the
                          segments that were closed since; files of segments that were discarded
-    checkpoints          high watermarks every 5 s, recovery points and log starts every minute
+    checkpoints          high watermarks every replica.high.watermark.checkpoint.interval.ms,
+                         recovery points and log starts every log.flush.(start.)offset.checkpoint.
+                         interval.ms
     deleted folders      when they are due
+    space                every second while a directory is full: whether it has some again
 
-Time comes in with ``tick``; what waits for the disk goes out as ``Work`` for other threads. Ten
-thousand logs are not looked at in one go, because clients would feel it: a pass over all of them
-takes as many ticks as there are slices. A pass goes by the logs there were when it began.
+Two clocks: when something is due again goes by the steady one (``monotonic_ms``), or a wall clock
+that is set back would stop all upkeep for as long as the step; how old records and producers are
+goes by the wall clock, which ``tick`` is told, because their own times do.
+
+What waits for the disk goes out as ``Work`` for other threads. Ten thousand logs are not looked at
+in one go, because clients would feel it: a pass over all of them takes as many ticks as there are
+slices. A pass goes by the logs there were when it began.
 
 Only so much work is under way at a time. Past ``WORK_MAX`` nothing new is handed out until some
 of it is done, so ``tick`` again after each ``done``.
@@ -20,10 +27,11 @@ of it is done, so ``tick`` again after each ``done``.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
+from odradek.core.clock import Instant
 from odradek.core.errors import ApiError
 from odradek.storage.checkpoint_file import CheckpointFile, CheckpointWrite, Offsets
 from odradek.storage.config import LONG_MAX
@@ -33,6 +41,7 @@ from odradek.storage.log_work import (
     CheckpointWork,
     FlushWork,
     RemovalWork,
+    SpaceProbe,
     Work,
     WorkCount,
     next_flush,
@@ -41,12 +50,14 @@ from odradek.storage.log_work import (
 from odradek.storage.retention import delete_old_segments
 
 NEVER_MS: Final = LONG_MAX
+AT_ONCE_MS: Final = 0
 WORK_MAX: Final = 64
 REMOVALS_MAX: Final = 10_000
 """Folders that wait to be removed; past this many the first of them do not wait any longer."""
 
 FLUSH_CHECK_MS: Final = 1000
 FLUSH_CHECK_MS_MIN: Final = 10
+SPACE_CHECK_MS: Final = 1000
 
 # How many logs one tick looks at. Retention may have to read the end of a time index.
 _RETENTION_LOGS_MAX: Final = 20
@@ -74,6 +85,10 @@ class _Removal(NamedTuple):
     directory: LogDirectory
     folder: PurePath
 
+    def hurried(self, now_ms: int) -> "_Removal":
+        """Return it as due, if its directory needs the space now."""
+        return self._replace(due_ms=now_ms) if self.directory.is_full else self
+
 
 class _Round:
     """A pass over all logs, every so often and a slice at a time."""
@@ -94,8 +109,8 @@ class _Round:
     def put_back(self, logs: Sequence[StoredLog]) -> None:
         self._left += logs
 
-    def next_deadline_ms(self, now_ms: int) -> int:
-        return now_ms if self._left else self.deadline_ms
+    def next_deadline_ms(self) -> int:
+        return AT_ONCE_MS if self._left else self.deadline_ms
 
 
 class _Checkpoint:
@@ -122,76 +137,84 @@ class _Checkpoint:
 
     def next_write(self, now_ms: int) -> CheckpointWrite | None:
         """Plan to write it; None if the file would be the same."""
-        self.deadline_ms = now_ms + self._interval_ms
+        # An interval of 0 means once, as for every task of Kafka's scheduler.
+        self.deadline_ms = now_ms + self._interval_ms if self._interval_ms > 0 else NEVER_MS
         offsets = self._offsets()
         return None if offsets == self._file.written else self._file.plan_write(offsets)
 
 
 class LogUpkeep:
     def __init__(
-        self, directories: Sequence[LogDirectory], config: StoreConfig, now_ms: int
+        self,
+        directories: Sequence[LogDirectory],
+        config: StoreConfig,
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self.count = WorkCount()
         self._directories = directories
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        now_ms = monotonic_ms()
         start_ms = now_ms + config.log_initial_task_delay_ms
         self._retention = _Round(
             config.log_retention_check_interval_ms, _RETENTION_LOGS_MAX, start_ms
         )
-        self._producers = _Round(
-            config.producer_id_expiration_check_interval_ms, _PRODUCERS_LOGS_MAX, start_ms
-        )
+        producers_ms = config.producer_id_expiration_check_interval_ms
+        # Kafka lets the first of these checks wait an interval, not the initial delay.
+        self._producers = _Round(producers_ms, _PRODUCERS_LOGS_MAX, now_ms + producers_ms)
         self._flushing = _Round(FLUSH_CHECK_MS, _FLUSH_LOGS_MAX, now_ms + FLUSH_CHECK_MS)
         self._checkpoints = [
-            _Checkpoint(directory, file, offsets, interval_ms, now_ms + interval_ms)
+            _Checkpoint(directory, file, offsets, interval_ms, now_ms + max(interval_ms, 0))
             for directory in directories
             for file, offsets, interval_ms in _checkpoints_of(directory, config)
         ]
         self._removals: list[_Removal] = []
         self._removals_made = 0
-        self._known_full: list[LogDirectory] = []
+        self._probe_ms = NEVER_MS
         self._released: list[LogDirectory] = []
 
     def tick(self, now_ms: int) -> list[Work]:
-        """Do what is due and does not wait; return what does."""
-        self._now_ms = now_ms
-        self._look_for_offline(now_ms)
-        work: list[Work] = [*self._due_checkpoints(now_ms), *self._due_removals(now_ms)]
-        for stored in self._slice(self._retention):
+        """Do what is due and does not wait; return what does. ``now_ms`` is the wall clock's."""
+        due_ms = self._monotonic_ms()
+        self._look_for_offline()
+        work: list[Work] = [*self._due_probes(due_ms)]
+        work += [*self._due_checkpoints(due_ms), *self._due_removals(due_ms)]
+        for stored in self._slice(self._retention, due_ms):
             _retain(stored, now_ms)
-        for stored in self._slice(self._producers):
+        for stored in self._slice(self._producers, due_ms):
             stored.log.producer_states.remove_expired(now_ms)
-        work += self._due_for_logs(now_ms)
+        work += self._due_for_logs(Instant(now_ms, due_ms))
         return work
 
     def next_deadline_ms(self) -> int:
-        """Return when to ``tick`` next, if no work is done before."""
+        """Return when to ``tick`` next, by the steady clock, if no work is done before."""
         if self.count.under_way >= WORK_MAX:
             return NEVER_MS
         rounds = self._retention, self._producers, self._flushing
-        deadlines = [r.next_deadline_ms(self._now_ms) for r in rounds]
+        deadlines = [each.next_deadline_ms() for each in rounds]
         deadlines += [checkpoint.next_deadline_ms() for checkpoint in self._checkpoints]
         deadlines += [removal.due_ms for removal in self._removals[:1]]
-        return min(deadlines)
+        return min(*deadlines, self._probe_ms)
 
     # What the store tells it.
 
-    def on_settings(self, log: Log, now_ms: int) -> None:
+    def on_settings(self, log: Log) -> None:
         """Look at the logs often enough for this one's ``flush.ms``; never less often again."""
         interval_ms = max(log.config.flush_ms, FLUSH_CHECK_MS_MIN)
         if interval_ms < self._flushing.interval_ms:
             self._flushing.interval_ms = interval_ms
-            self._flushing.deadline_ms = min(self._flushing.deadline_ms, now_ms + interval_ms)
+            due_ms = self._monotonic_ms() + interval_ms
+            self._flushing.deadline_ms = min(self._flushing.deadline_ms, due_ms)
 
-    def remove_later(self, directory: LogDirectory, folder: PurePath, due_ms: int) -> None:
+    def remove_later(self, directory: LogDirectory, folder: PurePath, delay_ms: int) -> None:
         self._removals_made += 1
+        due_ms = self._monotonic_ms() + delay_ms
         heappush(self._removals, _Removal(due_ms, self._removals_made, directory, folder))
 
-    def checkpoint_soon(self, directory: LogDirectory, now_ms: int) -> None:
+    def checkpoint_soon(self, directory: LogDirectory) -> None:
         """Write the checkpoints at the next tick, because a log is gone from them."""
         for checkpoint in self._checkpoints:
             if checkpoint.directory is directory:
-                checkpoint.deadline_ms = now_ms
+                checkpoint.deadline_ms = self._monotonic_ms()
 
     # What is due.
 
@@ -199,16 +222,27 @@ class LogUpkeep:
     def _has_room(self) -> bool:
         return self.count.under_way < WORK_MAX
 
-    def _look_for_offline(self, now_ms: int) -> None:
-        """Let go of the files of a directory that went offline; make room in a full one."""
+    def _look_for_offline(self) -> None:
+        """Let go of the files of a directory that went offline."""
         for directory in self._directories:
-            if directory.is_full and directory not in self._known_full:
-                self._known_full.append(directory)
-                self._retention.deadline_ms = now_ms
-            elif not (directory.is_online or directory.is_full or directory in self._released):
+            if not directory.is_online and directory not in self._released:
                 self._released.append(directory)
                 for stored in directory.logs.values():
                     release_files(stored.log)
+
+    def _due_probes(self, now_ms: int) -> Iterator[Work]:
+        """Look whether full directories have space again, and have retention make some."""
+        full = [directory for directory in self._directories if directory.is_full]
+        if not full:
+            self._probe_ms = NEVER_MS
+        elif self._probe_ms == NEVER_MS or now_ms >= self._probe_ms:
+            if self._probe_ms == NEVER_MS:
+                self._retention.deadline_ms = now_ms
+            self._probe_ms = now_ms + SPACE_CHECK_MS
+            for directory in full:
+                if not directory.is_probing:
+                    directory.is_probing = True
+                    yield SpaceProbe(self.count, directory)
 
     def _due_checkpoints(self, now_ms: int) -> Iterator[Work]:
         for checkpoint in self._checkpoints:
@@ -219,47 +253,50 @@ class LogUpkeep:
 
     def _due_removals(self, now_ms: int) -> Iterator[Work]:
         removals = self._removals
+        if any(removal.directory.is_full for removal in removals):
+            removals[:] = [each.hurried(now_ms) for each in removals]
+            heapify(removals)
         while (
             removals
             and self._has_room
             and (removals[0].due_ms <= now_ms or len(removals) > REMOVALS_MAX)
         ):
             _, _, directory, folder = heappop(removals)
-            if directory.is_online or directory.is_full:
+            if directory.is_online:
                 yield RemovalWork(self.count, directory, folders=[folder])
 
-    def _due_for_logs(self, now_ms: int) -> Iterator[Work]:
-        logs = self._slice(self._flushing)
+    def _due_for_logs(self, now: Instant) -> Iterator[Work]:
+        logs = self._slice(self._flushing, now.monotonic_ms)
         while logs:
             if not self._has_room:
                 self._flushing.put_back(logs)
                 return
             stored = logs.pop()
             with suppress(ApiError):  # of the guard: the directory is offline now
-                yield from self._due_for_log(stored, now_ms)
+                yield from self._due_for_log(stored, now)
 
-    def _due_for_log(self, stored: StoredLog, now_ms: int) -> Iterator[Work]:
+    def _due_for_log(self, stored: StoredLog, now: Instant) -> Iterator[Work]:
         log, directory = stored.log, stored.directory
         if log.deleted:
-            # On a full disk nobody reads, and space is what is wanted.
-            segments = log.take_deletable(NEVER_MS if directory.is_full else now_ms)
+            # Who still reads them has them open; space is what is wanted on a full disk.
+            segments = log.take_deletable(NEVER_MS if directory.is_full else now.wall_ms)
             files = [path for segment in segments for path in segment.paths()]
             if files:
                 yield RemovalWork(self.count, directory, files=files)
-        if log.log_end_offset > log.recovery_point and directory.is_online:
+        if log.log_end_offset > log.recovery_point:
             plan = None
             with directory.guard:
-                plan = None if stored.is_flushing else next_flush(log, now_ms)
+                plan = None if stored.is_flushing else next_flush(stored, now.monotonic_ms)
             if plan is not None:
                 yield FlushWork(self.count, stored, plan)
 
-    def _slice(self, round_: _Round) -> list[StoredLog]:
+    def _slice(self, round_: _Round, now_ms: int) -> list[StoredLog]:
         """Return the next logs of a pass, without those that went meanwhile."""
-        taken = round_.take_slice(self._now_ms, self._all_logs)
+        taken = round_.take_slice(now_ms, self._all_logs)
         return [
             stored
             for stored in taken
-            if (stored.directory.is_online or stored.directory.is_full)
+            if stored.directory.is_online
             and stored.directory.logs.get(stored.log.partition) is stored
         ]
 
@@ -295,5 +332,5 @@ def _retain(stored: StoredLog, now_ms: int) -> None:
         return  # its segments are being read and replaced; the next pass sees to it
     # Where the disk is full, rolling an active segment may fail again. What the closed segments of
     # other logs free will do for the next pass.
-    with suppress(ApiError), stored.directory.freeing_guard:
+    with suppress(ApiError), stored.directory.guard:
         delete_old_segments(stored.log, now_ms)

@@ -30,7 +30,10 @@ class Work:
         raise NotImplementedError
 
     def done(self, error: BaseException | None, now_ms: int) -> None:
-        """Take note of the outcome; on the owner's thread, once."""
+        """Take note of the outcome; on the owner's thread, once.
+
+        ``now_ms`` is the store's own time, by which its deadlines go.
+        """
         self._count.under_way -= 1
         if error is None:
             self._apply(now_ms)
@@ -76,7 +79,8 @@ class FlushWork(Work):
 
     def _apply(self, now_ms: int) -> None:
         if self._is_current:
-            self._log.on_flushed(self.plan, now_ms)
+            self._log.on_flushed(self.plan)
+            self._stored.last_flush_ms = now_ms
 
     def _on_io_error(self, error: OSError) -> None:
         # The folder of a log that was deleted or moved meanwhile is not there under its old name.
@@ -94,6 +98,24 @@ class CheckpointWork(Work):
 
     def _apply(self, now_ms: int) -> None:  # noqa: ARG002
         self.plan.file.on_written(self.plan)
+
+    def _on_io_error(self, error: OSError) -> None:
+        self.plan.file.on_failed(self.plan)
+        super()._on_io_error(error)
+
+
+class SpaceProbe(Work):
+    """Finds out whether a full directory has space again."""
+
+    def run(self) -> None:
+        self.directory.reserve.probe()
+
+    def done(self, error: BaseException | None, now_ms: int) -> None:
+        self.directory.is_probing = False
+        super().done(error, now_ms)
+
+    def _apply(self, now_ms: int) -> None:  # noqa: ARG002
+        self.directory.shortage = None
 
 
 class RemovalWork(Work):
@@ -122,15 +144,16 @@ class RemovalWork(Work):
             disk.remove_folder(path)
 
 
-def next_flush(log: Log, now_ms: int) -> FlushPlan | None:
+def next_flush(stored: StoredLog, now_ms: int) -> FlushPlan | None:
     """Plan the flush that is due, if one is.
 
     Without a ``flush.ms`` only closed segments are synced, soon after they were closed, so that
     the recovery point follows the log and a recovery never has much to check.
     """
+    log = stored.log
     flush_ms = log.config.flush_ms
     if flush_ms != LONG_MAX:
-        return log.plan_flush() if now_ms - log.last_flush_ms >= flush_ms else None
+        return log.plan_flush() if now_ms - stored.last_flush_ms >= flush_ms else None
     is_rolled = log.segments.active.base_offset > log.recovery_point
     return plan_flush_of_closed(log) if is_rolled else None
 

@@ -3,7 +3,8 @@
 In this order, each step safe to repeat if the next crash comes in the middle:
 
 1. Finish what the cleaner began. ``.cleaned`` files are half made: removed. ``.swap`` files are
-   whole: they take the place of the segments they were made from. ``.deleted`` files go.
+   whole: they take the place of the segments they were made from. ``.deleted`` files go, and
+   so does what a kill left of a small file that was to be replaced (``.tmp``, ``.truncated``).
 2. Open the segments. Indexes without a log file are litter; a segment whose indexes are missing
    or damaged gets new ones from its batches.
 3. After an unclean stop, check every batch from the recovery point on. The log ends before the
@@ -11,7 +12,8 @@ In this order, each step safe to repeat if the next crash comes in the middle:
    A segment that does not begin where the one before it ends follows a hole too: the power went
    after some of it was written back and before the end of its predecessor was. Only the cleaner
    leaves such gaps, before ``first_dirty_offset``. Leader epochs never go back: where they do, the
-   disk shows a tail that had been truncated before the power went.
+   disk shows a tail that had been truncated before the power went. What is dropped is reported
+   (``recovery_loss``).
 4. Bring the leader epochs within the log's start and end.
 5. Load the newest producer snapshot and replay the batches behind it.
 
@@ -29,11 +31,12 @@ from odradek.core.ids import TopicPartition
 from odradek.records import BatchHeader, ControlRecordType
 from odradek.records.batch import MAGIC, NO_PRODUCER_ID
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import Buffer, Disk
+from odradek.storage.disk import TEMPORARY_SUFFIX, TRUNCATED_SUFFIX, Buffer, Disk
 from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from odradek.storage.log import Log
 from odradek.storage.producer_replay import read_marker
 from odradek.storage.producer_state import ProducerStates
+from odradek.storage.recovery_loss import Loss, OnLoss, describe_loss, sound_batches
 from odradek.storage.scan import iter_batches
 from odradek.storage.segment import (
     CLEANED_SUFFIX,
@@ -68,6 +71,7 @@ class RecoveryReport(NamedTuple):
     cut_bytes: int = 0
     dropped_segments: int = 0
     rebuilt_indexes: int = 0
+    loss: Loss | None = None
 
 
 def create_log(
@@ -82,17 +86,8 @@ def create_log(
 ) -> Log:
     """Make the folder of a new, empty log."""
     disk.make_folder(folder)
-    log, _ = open_log(
-        partition,
-        disk,
-        folder,
-        settings,
-        now_ms=now_ms,
-        random=random,
-        clean=True,
-        log_start_offset=log_start_offset,
-        recovery_point=log_start_offset,
-    )
+    opening = _Opening(partition, disk, folder, settings, now_ms, random, None)
+    log, _ = opening.open_segments(True, log_start_offset, log_start_offset, 0)
     return log
 
 
@@ -108,12 +103,13 @@ def open_log(
     log_start_offset: int = 0,
     recovery_point: int = 0,
     first_dirty_offset: int = 0,
+    on_loss: OnLoss | None = None,
 ) -> tuple[Log, RecoveryReport]:
     """Open the log in ``folder``; the three offsets are those of the checkpoint files.
 
     ``clean``: the last stop was a clean one, so what is there need not be checked.
     """
-    return _Opening(partition, disk, folder, settings, now_ms, random).open(
+    return _Opening(partition, disk, folder, settings, now_ms, random, on_loss).open(
         clean, log_start_offset, recovery_point, first_dirty_offset
     )
 
@@ -127,6 +123,7 @@ class _Opening:
         settings: LogSettings,
         now_ms: int,
         random: Random,
+        on_loss: OnLoss | None,
     ) -> None:
         self._partition = partition
         self._disk = disk
@@ -134,6 +131,7 @@ class _Opening:
         self._settings = settings
         self._now_ms = now_ms
         self._random = random
+        self._on_loss = on_loss
         self._producer_states = ProducerStates(
             disk,
             folder,
@@ -144,11 +142,18 @@ class _Opening:
         self._recovered_end, self._recovered_epoch = 0, -1
         self._checked_bytes = self._cut_bytes = 0
         self._dropped_segments = self._rebuilt_indexes = 0
+        self._loss: Loss | None = None
 
     def open(
         self, clean: bool, log_start_offset: int, recovery_point: int, first_dirty_offset: int
     ) -> tuple[Log, RecoveryReport]:
         self._finish_cleaning()
+        return self.open_segments(clean, log_start_offset, recovery_point, first_dirty_offset)
+
+    def open_segments(
+        self, clean: bool, log_start_offset: int, recovery_point: int, first_dirty_offset: int
+    ) -> tuple[Log, RecoveryReport]:
+        """As ``open``, of a folder in which nothing was left: drafts in it are of this moment."""
         segments = self._open_segments()
         if not clean:
             segments = self._recover(segments, recovery_point, first_dirty_offset)
@@ -163,7 +168,11 @@ class _Opening:
         log_start_offset = max(log_start_offset, segments[0].base_offset)
         log = self._assemble(segments, log_start_offset, log_end_offset, recovery_point, clean)
         report = RecoveryReport(
-            self._checked_bytes, self._cut_bytes, self._dropped_segments, self._rebuilt_indexes
+            self._checked_bytes,
+            self._cut_bytes,
+            self._dropped_segments,
+            self._rebuilt_indexes,
+            self._loss,
         )
         return log, report
 
@@ -173,7 +182,7 @@ class _Opening:
         names = self._disk.names(self._folder)
         half_made = {name[:20] for name in names if name.endswith(LOG_SUFFIX + CLEANED_SUFFIX)}
         for name in names:
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, TRUNCATED_SUFFIX)):
                 self._disk.remove(self._folder / name)
         for name in names:
             if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
@@ -270,14 +279,27 @@ class _Opening:
             segment = segments[slot]
             is_next = segment is first or segment.base_offset == self._recovered_end
             if not is_next and not self._recovered_end < segment.base_offset <= first_dirty_offset:
+                reason = f"it begins at {segment.base_offset}, the segment before it ends earlier"
+                self._note_loss(segments[slot:], 0, reason)
                 return self._drop_from(segments, slot)
             self._checked_bytes += segment.size
             self._recovered_end = segment.base_offset
-            cut = segment.recover(self._on_recovered(segment))
+            valid, reason = segment.check(self._on_recovered(segment))
+            if valid < segment.size:
+                self._note_loss(segments[slot:], valid, reason)
+            cut = segment.cut_to(valid)
             self._cut_bytes += cut
             if cut:
                 return self._drop_from(segments, slot + 1)
         return segments
+
+    def _note_loss(self, segments: list[Segment], position: int, reason: str) -> None:
+        """Look at what is about to be discarded, and let whoever cares prevent that."""
+        self._loss = describe_loss(
+            segments, position=position, offset=self._recovered_end, reason=reason
+        )
+        if self._loss is not None and self._on_loss is not None:
+            self._on_loss(self._loss, sound_batches(segments, position))
 
     def _drop_from(self, segments: list[Segment], slot: int) -> list[Segment]:
         for segment in reversed(segments[slot:]):
@@ -347,9 +369,6 @@ class _Opening:
         recovery_point: int,
         clean: bool,
     ) -> Log:
-        active = segments[-1]
-        active.offset_index.grow()
-        active.time_index.grow()
         self._leader_epochs.truncate_from_end(log_end_offset)
         self._leader_epochs.truncate_from_start(log_start_offset)
         log = Log(

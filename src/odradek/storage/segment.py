@@ -14,6 +14,7 @@ Benchmark: ``bench/storage.py``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, File
 from odradek.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from odradek.storage.scan import check_batch, iter_batches, peek_batch
+from odradek.storage.space_reserve import FULL_ERRORS
 from odradek.storage.time_index import TimeIndex, TimestampOffset
 from odradek.storage.transaction_index import TransactionIndex
 
@@ -62,6 +64,7 @@ class Segment:
         "_folder",
         "_indexed",
         "_is_index_full",
+        "_is_trimmed",
         "_largest",
         "_suffix",
         "base_offset",
@@ -96,6 +99,10 @@ class Segment:
         self._file: File | None = None
         self._bytes_since_index_entry = 0
         self._is_index_full: bool | None = None  # None: look again
+        # Whether the indexes are as short as they are: what a closed segment has, and one that was
+        # active before the last stop. They grow with the first append, so that a log to which
+        # nothing is written costs neither its start nor its stop anything.
+        self._is_trimmed = True
         self._first_timestamp: int | None = None  # None: not read yet
         self._largest: TimestampOffset | None = None  # None: not read yet
         self._indexed: TimestampOffset | None = None  # what the time index was last offered
@@ -133,12 +140,19 @@ class Segment:
             roll_jitter_ms=roll_jitter_ms,
             suffix=suffix,
         )
-        segment._file = disk.open(segment.path(LOG_SUFFIX), create=True)
-        if config.preallocate and not suffix:
-            segment._file.truncate(config.segment_bytes)
-        segment.offset_index.reset()
-        segment.time_index.reset()
+        try:
+            segment._file = disk.open(segment.path(LOG_SUFFIX), create=True)
+            if config.preallocate and not suffix:
+                segment._file.truncate(config.segment_bytes)
+            segment.offset_index.reset()
+            segment.time_index.reset()
+        except OSError:
+            # An empty file that stayed would end the log where it begins, at the next start.
+            with suppress(OSError):
+                segment.remove()
+            raise
         segment._first_timestamp = segment._largest = None
+        segment._is_trimmed = False
         return segment
 
     @classmethod
@@ -183,7 +197,7 @@ class Segment:
         try:
             self._index(position, len(batch), last_offset, max_timestamp)
         except OSError:
-            self._take_back(position)
+            self.take_back(position, last_offset)
             raise
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -201,7 +215,7 @@ class Segment:
                     header.max_timestamp,
                 )
         except OSError:
-            self._take_back(position)
+            self.take_back(position, headers[0].last_offset)
             raise
         if position == 0:
             self._first_timestamp = headers[0].max_timestamp
@@ -211,11 +225,24 @@ class Segment:
         try:
             file.write(self.size, buffers)
         except OSError:
-            self._take_back(self.size)
+            self._cut_file(self.size)
             raise
         self.size += count
 
-    def _take_back(self, size: int) -> None:
+    def take_back(self, position: int, offset: int) -> None:
+        """Undo an append that failed after its batches were written from ``position`` on.
+
+        ``offset`` is the last one of its first batch: no index entry of it stays, or the next
+        append, which gets the same offsets, would find them taken.
+        """
+        self._cut_file(position)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self._largest = self._indexed = self._is_index_full = None
+        if position == 0:
+            self._first_timestamp = None
+
+    def _cut_file(self, size: int) -> None:
         """Cut off what a failed append left behind, so that the next one follows on.
 
         On a disk that fails this too, the folder goes offline and recovery cuts it at the start.
@@ -246,6 +273,8 @@ class Segment:
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if self.size == 0:
+            if self._is_trimmed:
+                self._look_if_full()  # they grow before the first append, which is about to come
             return False
         config = self._config
         first = self.first_timestamp if self._first_timestamp is None else self._first_timestamp
@@ -258,6 +287,10 @@ class Segment:
         )
 
     def _look_if_full(self) -> bool:
+        if self._is_trimmed:
+            self.offset_index.grow()
+            self.time_index.grow()
+            self._is_trimmed = False
         self._is_index_full = self.offset_index.is_full or self.time_index.is_full
         return self._is_index_full
 
@@ -271,12 +304,20 @@ class Segment:
 
     def on_become_inactive(self) -> None:
         """Finish the indexes: the segment will not be appended to again."""
+        if self._is_trimmed:
+            return  # they were finished before, and nothing was appended since
         largest = self.largest()
         self.time_index.maybe_append(largest.timestamp, largest.offset, even_if_full=True)
         self.offset_index.trim()
         self.time_index.trim()
         if self._config.preallocate:
             self._log_file().truncate(self.size)
+        self._is_trimmed = True
+
+    def on_stay_active(self) -> None:
+        """Take note that the segment that was to follow could not be made."""
+        self._is_index_full = self._indexed = None
+        self._is_trimmed = True  # perhaps only one of them; the next append makes them grow
 
     # Reading.
 
@@ -357,6 +398,7 @@ class Segment:
         self.transaction_index.truncate_to(offset)
         self.offset_index.grow()
         self.time_index.grow()
+        self._is_trimmed = False
         self._is_index_full = self._indexed = None
         size = self.size
         if found is not None:
@@ -367,44 +409,50 @@ class Segment:
         self._first_timestamp = None if self.size else _NO_TIMESTAMP
         return size - self.size
 
-    def recover(self, on_batch: Callable[[BatchHeader, Buffer], None]) -> int:
-        """Check every batch, cut the file before the first bad one, build the indexes anew.
+    def check(self, on_batch: Callable[[BatchHeader, Buffer], None]) -> tuple[int, str]:
+        """Check every batch and build the indexes anew; to be followed by ``cut_to``.
 
         ``on_batch`` sees each good batch and the bytes its position counts in; it may refuse one
-        with CorruptionError. Return how many bytes were cut off.
+        with CorruptionError. Return how many bytes are good, and what is wrong behind them.
         """
         self.offset_index.reset()
         self.time_index.reset()
         self.transaction_index.reset()
+        self._is_trimmed = False
         self._largest = TimestampOffset(_NO_TIMESTAMP, self.base_offset)
         self._is_index_full = self._indexed = None
         self._bytes_since_index_entry = 0
-        valid = self._replay_valid(on_batch)
-        cut, self.size = self.size - valid, valid
+        return self._replay_valid(on_batch)
+
+    def cut_to(self, size: int) -> int:
+        """Cut the file behind what ``check`` found good; return how many bytes that were."""
+        cut, self.size = self.size - size, size
         if cut:
             # Synced, lest the bad tail come back behind what is appended next.
-            self._log_file().truncate(valid)
+            self._log_file().truncate(size)
             self._log_file().sync()
         self._first_timestamp = None
-        self.time_index.maybe_append(*self._largest, even_if_full=True)
-        self.offset_index.trim()
-        self.time_index.trim()
+        self._finish_indexes()
         return cut
+
+    @property
+    def is_preallocated(self) -> bool:
+        """Whether an unclean stop may leave zeros behind the last batch."""
+        return self._config.preallocate
 
     def rebuild_indexes(self) -> None:
         """Build the offset and time index anew from batches that are known to be good."""
         self.offset_index.reset()
         self.time_index.reset()
+        self._is_trimmed = False
         self._largest = TimestampOffset(_NO_TIMESTAMP, self.base_offset)
         self._is_index_full = self._indexed = None
         self._bytes_since_index_entry = 0
         for header in self.batches():
-            self._index(header.position, header.size, header.last_offset, header.max_timestamp)
-        self.time_index.maybe_append(*self._largest, even_if_full=True)
-        self.offset_index.trim()
-        self.time_index.trim()
+            self._index_again(header)
+        self._finish_indexes()
 
-    def _replay_valid(self, on_batch: Callable[[BatchHeader, Buffer], None]) -> int:
+    def _replay_valid(self, on_batch: Callable[[BatchHeader, Buffer], None]) -> tuple[int, str]:
         buffer = self.read(0, self.size)
         valid = 0
         next_offset = self.base_offset
@@ -412,16 +460,38 @@ class Segment:
             for header in iter_batches(buffer):
                 check_batch(buffer, header)
                 if header.base_offset < next_offset:
-                    break
+                    return valid, f"offset {header.base_offset} where {next_offset} is next"
                 if not self.offset_index.can_append(header.last_offset):
-                    break
+                    return valid, f"offset {header.last_offset} does not belong in this file"
                 on_batch(header, buffer)
-                self._index(header.position, header.size, header.last_offset, header.max_timestamp)
+                self._index_again(header)
                 next_offset = header.next_offset
                 valid = header.end_position
-        except CorruptionError:
-            pass  # the rest of the file is cut off
-        return valid
+        except CorruptionError as error:
+            return valid, str(error)
+        return valid, "the file ends within a batch"
+
+    def _index_again(self, header: BatchHeader) -> None:
+        """Index a batch that is in the file already; leave entries out if there is no space."""
+        try:
+            self._index(header.position, header.size, header.last_offset, header.max_timestamp)
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise
+            self.offset_index.truncate_to(header.last_offset)
+            self._is_index_full = True  # fewer entries are slower, not wrong
+
+    def _finish_indexes(self) -> None:
+        largest = self.largest()
+        try:
+            self.time_index.maybe_append(*largest, even_if_full=True)
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise
+        self._is_index_full = None
+        self.offset_index.trim()
+        self.time_index.trim()
+        self._is_trimmed = True
 
     def check_indexes(self) -> None:
         """Raise CorruptionError or FileNotFoundError unless the indexes fit the log file."""

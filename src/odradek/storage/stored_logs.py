@@ -24,6 +24,11 @@ class StoredLogs:
     def __len__(self) -> int:
         return len(self.current) + len(self.future)
 
+    def of(self, partition: TopicPartition) -> list[StoredLog]:
+        """Return the logs of a partition: none, one, or two while it moves."""
+        found = (self.current.get(partition), self.future.get(partition))
+        return [each for each in found if each is not None]
+
     def find(self, partition: TopicPartition, *, is_future: bool) -> Log | None:
         """Return a log that can be used, None if there is none on this node.
 

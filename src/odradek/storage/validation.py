@@ -3,34 +3,33 @@
 Refusals are Kafka's: the same fault gets the same error code. In the order of checking::
 
     CORRUPT_MESSAGE (2)         the bytes are no batch, or the checksum is wrong
-    INVALID_RECORD (87)         more than one batch; first offset not 0; not as many records as
-                                offsets; from a client, a control batch or a producer id without
-                                sequence; a record without key for a compacted log
+    INVALID_RECORD (87)         an old format; more than one batch; first offset not 0; not as many
+                                records as offsets; from a client, a control batch or a producer id
+                                without sequence; a record without key for a compacted log
     MESSAGE_TOO_LARGE (10)      the batch is over max.message.bytes
     RECORD_LIST_TOO_LARGE (18)  the batch does not fit into a segment
     INVALID_TIMESTAMP (32)      too far from now (message.timestamp.*.max.ms), or LOG_APPEND_TIME
                                 set by a producer
 
-Kafka walks through the records of every batch. Here that is done only where a rule needs it: keys
-of compacted logs, a bound on how old a record may be, a codec the topic asks for. For all else the
-header is enough, it is under the checksum, and the records stay unopened (ADR 5). ``max_timestamp``
-is therefore believed. Where a record is at fault, ``record_errors`` finds which.
+    and those of ``opening``    about the records themselves
+
+As in Kafka the records of every batch from a client are walked through, unpacked if need be: a
+batch that no reader gets past would block its partition for all of them (ADR 5). What the broker
+itself writes is believed. Where a record is at fault, ``record_errors`` finds which.
 """
 
 from typing import Final, NamedTuple
 
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.records import (
-    BatchBuilder,
     BatchHeader,
     CompressionType,
     TimestampType,
     magic_at,
     parse_header,
-    read_records,
+    records_body,
     set_max_timestamp,
     stamp,
-    summarize,
     verify_crc,
 )
 from odradek.records.batch import (
@@ -41,11 +40,12 @@ from odradek.records.batch import (
     MAGIC,
     NO_PRODUCER_ID,
 )
-from odradek.records.legacy import convert_to_v2
+from odradek.records.builder import repacked_batch
+from odradek.records.record import NO_TIMESTAMP, Buffer, RecordsSummary
 from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.opening import Budget, OpeningDeferredError, check_body, open_body
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.record_errors import find_refusal
-from odradek.storage.scan import peek_batch
 
 _CODECS: Final = {codec.name.lower(): codec for codec in CompressionType} | {
     "uncompressed": CompressionType.NONE
@@ -61,48 +61,81 @@ class ValidBatch(NamedTuple):
 
 
 def validate(
-    records: WritableBuffer, config: LogConfig, origin: AppendOrigin, now_ms: int
+    records: WritableBuffer,
+    config: LogConfig,
+    origin: AppendOrigin,
+    now_ms: int,
+    budget: Budget | None = None,
 ) -> ValidBatch:
     """Check ``records`` as a leader does and return the one batch to append.
 
-    That is ``records`` itself, unless the topic wants another codec or the records have an old
-    format.
+    That is ``records`` itself, unless the topic wants another codec. Its largest timestamp is put
+    right, as Kafka does, if it is that of no record.
 
     Raises:
         ApiError: With the code that tells the producer what is wrong.
+        OpeningDeferredError: The ``budget`` does not allow for it.
     """
     try:
         header = _parse(records)
-        if header.magic != MAGIC:
-            records = _converted(records)
-            header = parse_header(records)
-        attributes, size = header.attributes, LOG_OVERHEAD + header.batch_length
+        size = LOG_OVERHEAD + header.batch_length
         if len(records) != size:
             raise ApiError(ErrorCode.INVALID_RECORD, "more than one batch for one partition")
         if size > config.max_message_bytes or size > config.segment_bytes:
             raise _too_large(header, config)
         verify_crc(records, header)
-        if origin is AppendOrigin.CLIENT:
-            _check_client_rules(header)
-        if attributes & CONTROL_FLAG:
-            return ValidBatch(records, header)
-        _check_records(records, header, config, now_ms)
-        if config.compression_type != "producer":
-            target = _CODECS[config.compression_type]
-            if target != attributes & CODEC_MASK:
-                return _recompressed(records, header, config, target)
     except CorruptionError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if origin is AppendOrigin.CLIENT:
+        _check_client_rules(header)
+        return _validate_records(records, header, config, now_ms, budget)
+    codec = _codec(header, config)
+    if codec == header.attributes & CODEC_MASK or header.attributes & CONTROL_FLAG:
+        return ValidBatch(records, header)
+    return _repacked(records_body(records, header), header, config, codec)
+
+
+def _validate_records(
+    records: WritableBuffer,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    budget: Budget | None,
+) -> ValidBatch:
+    codec = _codec(header, config)
+    is_repacked = codec != header.attributes & CODEC_MASK
+    if is_repacked and budget is not None:
+        raise OpeningDeferredError  # packing takes ten times what unpacking does, and more
+    body = open_body(records, header, config, budget)
+    summary = check_body(body, header)
+    if _is_doubtful(summary, header, config, now_ms):
+        refusal = find_refusal(body, header, config, now_ms)
+        if refusal is not None:
+            raise refusal
+    max_timestamp = max(summary.max_timestamp, NO_TIMESTAMP)
+    if max_timestamp != header.max_timestamp:
+        set_max_timestamp(records, header, TimestampType.CREATE_TIME, max_timestamp)
+        header = parse_header(records)
+    if is_repacked:
+        return _repacked(body, header, config, codec)
     return ValidBatch(records, header)
+
+
+def _codec(header: BatchHeader, config: LogConfig) -> int:
+    """Return the codec that a batch has in the log."""
+    if config.compression_type == "producer":
+        return header.attributes & CODEC_MASK
+    return _CODECS[config.compression_type]
 
 
 def _parse(records: WritableBuffer) -> BatchHeader:
     try:
         return parse_header(records)
-    except CorruptionError:
+    except CorruptionError as error:
         # An old format is rare enough to be looked for only when the new one does not fit.
         if magic_at(records) < MAGIC:
-            return peek_batch(records)
+            problem = "records of a format before v2; use a newer client"
+            raise ApiError(ErrorCode.INVALID_RECORD, problem) from error
         raise
 
 
@@ -129,52 +162,25 @@ def _check_client_rules(header: BatchHeader) -> None:
     raise ApiError(ErrorCode.INVALID_RECORD, problem)
 
 
-def _check_records(
-    records: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
-) -> None:
-    if not _is_doubtful(records, header, config, now_ms):
-        return
-    refusal = find_refusal(records, header, config, now_ms)
-    if refusal is not None:
-        raise refusal
-    if header.max_timestamp > now_ms + config.message_timestamp_after_max_ms:
-        problem = f"max_timestamp {header.max_timestamp} is that of no record"
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, problem)
-
-
 def _is_doubtful(
-    records: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
+    summary: RecordsSummary, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> bool:
     """Whether the records have to be looked at one by one."""
-    if header.attributes & LOG_APPEND_TIME_FLAG:
+    if header.attributes & LOG_APPEND_TIME_FLAG or (config.compact and summary.null_keys):
         return True
-    bounded_past = False
-    if config.message_timestamp_type is TimestampType.CREATE_TIME:
-        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-            return True
-        bounded_past = config.message_timestamp_before_max_ms < LONG_MAX
-    if not (config.compact or bounded_past):
+    if config.message_timestamp_type is not TimestampType.CREATE_TIME:
         return False
-    summary = summarize(records, header)
-    if config.compact and summary.null_keys:
+    if summary.max_timestamp > now_ms + config.message_timestamp_after_max_ms:
         return True
     # Also where the oldest has none (-1), for then another may be the oldest.
-    return bounded_past and summary.min_timestamp < now_ms - config.message_timestamp_before_max_ms
+    before_max_ms = config.message_timestamp_before_max_ms
+    return before_max_ms < LONG_MAX and summary.min_timestamp < now_ms - before_max_ms
 
 
-def _recompressed(
-    records: WritableBuffer, header: BatchHeader, config: LogConfig, codec: CompressionType
-) -> ValidBatch:
-    builder = BatchBuilder(
-        codec=codec,
-        level=_level(codec, config),
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-    )
-    builder.append_records(read_records(records, header))
-    rebuilt = builder.build()
+def _repacked(body: Buffer, header: BatchHeader, config: LogConfig, codec: int) -> ValidBatch:
+    """Pack records anew, as they are: their offsets and their base are the same."""
+    target = CompressionType(codec)
+    rebuilt = repacked_batch(body, header, target, _level(target, config))
     rebuilt_header = parse_header(rebuilt)
     if rebuilt_header.size > min(config.max_message_bytes, config.segment_bytes):
         raise _too_large(rebuilt_header, config)
@@ -191,14 +197,6 @@ def _level(codec: CompressionType, config: LogConfig) -> int | None:
             return config.compression_zstd_level
         case _:
             return None
-
-
-def _converted(records: WritableBuffer) -> bytearray:
-    """Bring messages of an old format, which begin at any offset, to one batch from offset 0."""
-    batches = convert_to_v2(records, base_offset=0)
-    if len(batches) != 1:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"converted to {len(batches)} batches, not one")
-    return batches[0]
 
 
 def place(

@@ -9,23 +9,26 @@ without blocking that loop. ``async with Broker(own_thread=False)`` runs it on t
 thread less, and a debugger stops everything. What blocks has a twin to await, ``…_async``.
 
 Tests can move its time on (``broker.clock.advance``) and have requests fail, wait or be lost
-(``fail``, ``delay``, ``drop``, see ``faults``). docs/testing.md has examples.
+(``fail``, ``delay``, ``drop``, see ``faults``), or what they write stay uncommitted
+(``hold_commits``). docs/testing.md has examples.
 """
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from odradek.broker.node import Node
 from odradek.core.config import (
     STANDALONE,
+    check_known,
     load_broker_config,
     parse_overrides,
 )
 from odradek.net.event_loop import new_event_loop
+from odradek.node.node import Node
+from odradek.node.ports import real_ports
 from odradek.protocol.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from odradek.core.errors import ErrorCode
     from odradek.protocol.message import Message
     from odradek.storage.disk import Disk
+    from odradek.testing.commit_hold import CommitHold
     from odradek.testing.faults import Delay, Drop, Failure, Fault, Faults
 
 T = TypeVar("T")
@@ -50,8 +54,6 @@ START_SECONDS_MAX: Final = 120
 MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
 _MEMORY_FOLDER: Final = PurePosixPath("/memory")
 _TEST_DEFAULTS: Final = {
-    # A group of one need not wait for others who might join.
-    "group.initial.rebalance.delay.ms": "0",
     "num.recovery.threads.per.data.dir": "1",
     # A tenth of a second for the first group and for the first transaction otherwise.
     "offsets.topic.num.partitions": "1",
@@ -65,10 +67,10 @@ class Broker:
     """A single node.
 
     ``topics`` are created before it is ready, with one partition each or as many as the mapping
-    says. ``config`` is in the names of ``server.properties``. ``data_dir`` keeps the data; without
-    it everything is gone afterwards. ``memory`` does without files, up to ``memory_bytes_max``;
-    past that partitions answer KAFKA_STORAGE_ERROR. There is no compaction in memory. ``port`` 0
-    picks a free one.
+    says. ``config`` is in the names of ``server.properties``; one that does not exist is refused.
+    ``data_dir`` keeps the data; without it everything is gone afterwards. ``memory`` does without
+    files, up to ``memory_bytes_max``; past that partitions answer KAFKA_STORAGE_ERROR. There is no
+    compaction in memory. ``port`` 0 picks a free one.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Broker:
     ) -> None:
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         self._config = dict(config or {})
+        check_known(self._config)
         if memory and data_dir is not None:
             raise ValueError("memory=True keeps no data: it cannot have a data_dir")
         if memory and self._config.get("log.cleaner.enable", "false") != "false":
@@ -97,6 +100,7 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._node: Node | None = None
         self._faults: Faults | None = None
+        self._holds: dict[CommitHold, Callable[[], None]] = {}
         self.clock = TestClock(self._catch_up, self._catch_up_async)
 
     @property
@@ -259,7 +263,32 @@ class Broker:
         """All faults that were not cleared; ``fired`` of each says how often it struck."""
         return () if self._faults is None else self._faults.all
 
+    def hold_commits(self, topic: str | None = None, partition: int | None = None) -> "CommitHold":
+        """Commit nothing more in a partition, in a topic or in all of them, until it is cleared.
+
+        Internal topics are meant too, and so are topics that do not exist yet. Producers with
+        acks=all wait, and nobody sees what they wrote, as when followers lag behind.
+
+        >>> with broker.hold_commits("orders", 0): ...
+        """
+        from odradek.testing.commit_hold import CommitHold
+
+        if topic is None and partition is not None:
+            raise ValueError(f"partition {partition} of which topic?")
+        hold = CommitHold(topic, partition)
+        hold.bind(self._release)
+        replicas = self.node.broker.replicas
+        self._holds[hold] = self._call(lambda: replicas.hold_commits(hold.holds))
+        return hold
+
+    def _release(self, hold: "CommitHold") -> None:
+        release = self._holds.pop(hold, None)
+        if release is not None:
+            self._call(release)
+
     def clear_faults(self) -> None:
+        for hold in list(self._holds):
+            hold.clear()
         if self._faults is not None:
             self._faults.clear()
 
@@ -286,6 +315,16 @@ class Broker:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
+    def _call(self, function: Callable[[], T]) -> T:
+        """Call a function on the broker's loop, and return when it has returned."""
+        if asyncio._get_running_loop() is self._loop:
+            return function()
+
+        async def call() -> T:
+            return function()
+
+        return self._wait(call())
+
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         assert self._loop is not None, "not started"
         if asyncio._get_running_loop() is self._loop:
@@ -307,12 +346,13 @@ class Broker:
         texts = {**_TEST_DEFAULTS, **own, **self._config}
         overrides = parse_overrides(f"{name}={value}" for name, value in texts.items())
         loaded = load_broker_config(overrides, base=STANDALONE, small_segments=True)
-        node = Node(loaded.config, disk=self._make_disk(), clock=self.clock)
+        ports = real_ports(disk=self._make_disk(), clock=self.clock)
+        node = Node(loaded.config, ports)
         await node.start()
         self._node = node
         try:
             for name, partitions in self._topics.items():
-                if name not in node.image.topics:  # as from an earlier start
+                if name not in node.broker.image.topics:  # as from an earlier start
                     await self._create_topic(name, partitions, {})
         except BaseException:
             await node.stop()
@@ -348,10 +388,7 @@ class Broker:
             topic.configs.append(config)
         request = CreateTopicsRequest(topics=[topic])
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        node = self.node
-        node.change(
-            lambda controller: controller.create_topics(request, node.random), answered.set_result
-        )
+        self.node.broker.controller.ask(request, answered.set_result, answered.set_exception)
         result = (await answered).topics[0]
         if result.error_code:
             raise ValueError(f"cannot create topic {name}: {result.error_message}")
@@ -367,6 +404,7 @@ class Broker:
 
     def _forget(self) -> None:
         self._node = self._faults = self._loop = None
+        self._holds.clear()
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

@@ -1,5 +1,7 @@
 """A clock that tests can move on: the real one, and an offset that only grows.
 
+The wall clock alone can be set as well, also back, as an operator or NTP does it (``step_wall``).
+
 Time jumps. What a broker does every so often it does once for a whole jump, and whoever has not
 been heard of since (a member of a group, a transaction) is given up if the jump is longer than its
 timeout, as on a machine that was asleep. Not moved: the deadlines of connections and of clients,
@@ -27,11 +29,12 @@ class TestClock:
         """``block`` and ``wait`` have what became due done, for a caller of either kind."""
         self._real = real or SystemClock()
         self._offset_ms = 0
+        self._wall_offset_ms = 0
         self._block = block
         self._wait = wait
 
     def now_ms(self) -> int:
-        return self._real.now_ms() + self._offset_ms
+        return self._real.now_ms() + self._offset_ms + self._wall_offset_ms
 
     def monotonic_ms(self) -> int:
         return self._real.monotonic_ms() + self._offset_ms
@@ -56,8 +59,23 @@ class TestClock:
         if self._wait is not None:
             await self._wait()
 
+    def step_wall(self, time: float | timedelta) -> None:
+        """Set the wall clock by so many seconds, back if negative; the steady clock goes on.
+
+        Nothing becomes due by that: a broker's deadlines go by the steady clock. How old records,
+        producers and offsets are goes by the wall clock, at the next look.
+        """
+        self._wall_offset_ms += _milliseconds(time)
+
     def _move(self, time: float | timedelta) -> None:
-        seconds = time.total_seconds() if isinstance(time, timedelta) else time
-        if seconds < 0:
-            raise ValueError(f"{seconds} seconds: a clock goes forward")
-        self._offset_ms += round(seconds * 1000)
+        time_ms = _milliseconds(time)
+        if time_ms < 0:
+            raise ValueError(
+                f"{time_ms / 1000} seconds: a clock goes forward; step_wall sets it back"
+            )
+        self._offset_ms += time_ms
+
+
+def _milliseconds(time: float | timedelta) -> int:
+    seconds = time.total_seconds() if isinstance(time, timedelta) else time
+    return round(seconds * 1000)

@@ -28,6 +28,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from random import Random
 from typing import Final, Literal, NoReturn, get_args
 
+from odradek.core.clock import Clock
 from odradek.storage.disk import MAPPED_READ_BYTES_MIN, Buffer
 from odradek.testing.disk_faults import Fault, Kind, Operation, SimulatedCrash
 from odradek.testing.disk_image import Entry, Folder, Image, Node, StoredFile
@@ -59,12 +60,15 @@ class SimulatedDisk:
         random: Random,
         *,
         now_ms: int = 0,
+        clock: Clock | None = None,
         block_bytes: int = SECTOR_BYTES,
         capacity_bytes: int | None = None,
         write_back: float = 0.25,
     ) -> None:
+        """With a ``clock`` its wall says when files were changed, and ``now_ms`` means nothing."""
         self.random = random
-        self.now_ms = now_ms
+        self._clock = clock
+        self._now_ms = now_ms
         # What is written whole or not at all: a sector, a page; less to tear small files more.
         self.block_bytes = block_bytes
         self.capacity_bytes = capacity_bytes
@@ -81,6 +85,19 @@ class SimulatedDisk:
         self._is_off = False
         self._boots = 0
         self._locked: set[PurePath] = set()
+
+    @property
+    def now_ms(self) -> int:
+        return self._now_ms if self._clock is None else self._clock.now_ms()
+
+    @now_ms.setter
+    def now_ms(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    @property
+    def is_off(self) -> bool:
+        """Whether ``stop_at`` has ended the machine, and neither crash nor kill came yet."""
+        return self._is_off
 
     # What tests do to it.
 

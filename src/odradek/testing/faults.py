@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from odradek.broker.dispatch import HANDLERS
-from odradek.broker.node import Node
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID
 from odradek.net.settings import ConnectionInfo, Reply
+from odradek.node.node import Node
 from odradek.protocol.apis import ALL_APIS, Api
 from odradek.protocol.framing import Request, frame_response, open_response
 from odradek.protocol.message import Buffer, Message
@@ -124,7 +124,7 @@ class Faults:
         self.all: tuple[Fault, ...] = ()  # replaced, never changed: it is read on another thread
         self._node = node
         self._loop = loop
-        self._handle = node.dispatch
+        self._handle = node.broker.dispatch
         self._held: dict[asyncio.TimerHandle, tuple[Fault, Callable[[], None]]] = {}
 
     def arm(self, fault: Fault) -> None:
@@ -132,7 +132,7 @@ class Faults:
             raise ValueError(f"{FAULTS_MAX} faults: clear some")
         fault.bind(self._on_clear)
         self.all = (*self.all, fault)
-        self._node.dispatch = self.handle
+        self._node.broker.dispatch = self.handle
 
     def clear(self) -> None:
         for fault in self.all:
@@ -145,10 +145,10 @@ class Faults:
 
     def handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> None:
         if not any(fault.is_armed for fault in self.all):
-            self._node.dispatch = self._handle
+            self._node.broker.dispatch = self._handle
             # One may have been armed between the two lines above, by another thread.
             if any(fault.is_armed for fault in self.all):
-                self._node.dispatch = self.handle
+                self._node.broker.dispatch = self.handle
         delay = self._find((Delay,), request)
         if not isinstance(delay, Delay) or len(self._held) >= HELD_REQUESTS_MAX:
             self._strike(request, connection, reply)
@@ -290,7 +290,7 @@ class Faults:
                 return str(name)
         topic_id = getattr(topic, "topic_id", ZERO_UUID)
         try:
-            return self._node.replicas.topic_name(topic_id)
+            return self._node.broker.replicas.topic_name(topic_id)
         except ApiError:
             return None
 

@@ -20,11 +20,10 @@ from odradek.protocol.generated.metadata import (
 )
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
-from tests.interop.cli.broker_only import BrokerOnly
 from tests.interop.cli.tool_pair import Printed, ToolPair, wait_until
 from tests.interop.clients import Sent
 from tests.interop.clients.confluent import Confluent
-from tests.interop.kafka_peer import KafkaNode
+from tests.interop.kafka_peer import KafkaBroker, KafkaNode
 from tests.interop.programs.program import Program
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.usefixtures("kafka_libs")]
@@ -56,7 +55,7 @@ def cluster(tool_program: Program, tmp_path_factory: pytest.TempPathFactory) -> 
     with ExitStack() as stack:
         first = KafkaNode(folder / "first", {**CONFIGS, "log.dirs": ",".join(log_dirs)})
         stack.enter_context(first)
-        second = BrokerOnly(folder / "second", first, node_id=2, overrides=CONFIGS)
+        second = KafkaBroker(folder / "second", first.quorum, node_id=2, overrides=CONFIGS)
         stack.enter_context(second)
         for node in (first, second):  # nobody reads what is left: no need for a clean stop
             stack.callback(node.kill)

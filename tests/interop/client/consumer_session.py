@@ -80,9 +80,9 @@ def partitions_of(topic: str, number: int) -> list[TopicPartition]:
     return [TopicPartition(topic, each) for each in range(number)]
 
 
-async def read(consumer: Consumer, number: int) -> list[ConsumerRecord]:
+async def read(consumer: Consumer[Any, Any], number: int) -> list[ConsumerRecord[Any, Any]]:
     """Read so many records, one by one."""
-    records: list[ConsumerRecord] = []
+    records: list[ConsumerRecord[Any, Any]] = []
     async for record in consumer:
         records.append(record)
         if len(records) >= number:
@@ -92,7 +92,7 @@ async def read(consumer: Consumer, number: int) -> list[ConsumerRecord]:
 
 async def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> list[ConsumerRecord]:
     """Poll these consumers in turn until something is so; return what they read."""
-    records: list[ConsumerRecord] = []
+    records: list[ConsumerRecord[Any, Any]] = []
     while not condition():
         for consumer in consumers:
             for share in (await consumer.poll(0.02)).values():

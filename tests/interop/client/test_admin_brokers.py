@@ -146,4 +146,4 @@ def test_where_nobody_listens_the_deadline_holds() -> None:
 
 def test_a_setting_that_is_misspelled_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"did you mean 'request\.timeout\.ms'"):
-        Admin(bootstrap_servers="localhost:9092", request_timeout="1")
+        Admin(bootstrap_servers="localhost:9092", request_timeout="1")  # type: ignore[call-arg]

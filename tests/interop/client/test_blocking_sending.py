@@ -9,6 +9,7 @@ import pytest
 
 from odradek.client import BlockingProducer, BrokerError, ClosedError, KafkaError, KafkaTimeoutError
 from odradek.client.producer import RecordMetadata, RoundRobin, TransactionFailedError
+from odradek.client.settings import as_settings
 from odradek.core.errors import ErrorCode
 from odradek.testing.broker import Broker
 from tests.interop.client.produced_records import new_topic, read_topic, values_in
@@ -161,7 +162,9 @@ def test_records_that_expire_while_threads_append_are_all_told() -> None:
     }
     with (
         Broker(topics=["t"], memory=True) as broker,
-        BlockingProducer(settings, bootstrap_servers=broker.bootstrap_servers) as producer,
+        BlockingProducer(
+            as_settings(settings), bootstrap_servers=broker.bootstrap_servers
+        ) as producer,
         ThreadPoolExecutor(2) as threads,
     ):
         wait_until(lambda: producer.send("t", b"warm").exception(SECONDS_MAX) is None)

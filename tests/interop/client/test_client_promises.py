@@ -16,6 +16,7 @@ from odradek.client.blocking.consumer import BlockingConsumer
 from odradek.client.blocking.producer import BlockingProducer
 from odradek.client.consumer import Consumer
 from odradek.client.producer import Producer
+from odradek.client.settings import as_settings
 from tests.interop.client.produced_records import new_topic, read_topic, values_in
 from tests.interop.kafka_peer import KafkaNode, kafka_tool
 from tests.interop.node_process import NodeProcess
@@ -141,7 +142,7 @@ def test_ten_thousand_records_arrive_once_and_in_order_through_kills(node: NodeP
 
     async def scenario() -> None:
         given = slow_sender(node.bootstrap_servers)
-        async with asyncio.timeout(RESTART_SECONDS_MAX), Producer(given) as producer:
+        async with asyncio.timeout(RESTART_SECONDS_MAX), Producer(as_settings(given)) as producer:
             for number, value in enumerate(numbers()):
                 await producer.send(topic, value)
                 if number in (2500, 7000):
@@ -159,7 +160,7 @@ def test_ten_thousand_records_arrive_once_and_in_order_while_kafka_restarts(
 ) -> None:
     with KafkaNode(tmp_path / "data") as kafka:
         topic = new_topic(kafka.bootstrap_servers)
-        with BlockingProducer(slow_sender(kafka.bootstrap_servers)) as producer:
+        with BlockingProducer(as_settings(slow_sender(kafka.bootstrap_servers))) as producer:
             for number, value in enumerate(numbers()):
                 producer.send(topic, value)
                 if number == 5000:

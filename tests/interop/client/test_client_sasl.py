@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from odradek.client import connection
 from odradek.client.admin.admin import Admin
 from odradek.client.blocking.admin import BlockingAdmin
 from odradek.client.consumer import Consumer
 from odradek.client.errors import AuthenticationError, UnsupportedError
 from odradek.client.producer import Producer
 from odradek.testing.broker import Broker
+from odradek.wire import connection
 from tests.certificates import make_pki
 from tests.interop.client.produced_records import new_topic
 from tests.interop.kafka_peer import KafkaNode, PeerUnavailableError, resolve_jars

@@ -22,7 +22,7 @@ from odradek.testing.broker import Broker
 from tests.interop.client.consumer_session import SECONDS_MAX, fresh, make_topic, produce, read, run
 
 
-def reader(address: str, **settings: Any) -> Consumer:
+def reader(address: str, **settings: Any) -> Consumer[Any, Any]:
     return Consumer(bootstrap_servers=address, auto_offset_reset="earliest", **settings)
 
 
@@ -60,17 +60,17 @@ def test_a_record_that_cannot_be_read_is_told_with_its_place_and_can_be_passed(
     partition = TopicPartition(topic, 0)
     produce(cluster_address, topic, [b"0", b"1", b"nonsense", b"3"])
 
-    async def take(consumer: Consumer) -> list[ConsumerRecord]:
+    async def take(consumer: Consumer[Any, Any]) -> list[ConsumerRecord[Any, Any]]:
         if way == "one by one":
             return await read(consumer, 1)
         return (await consumer.poll()).get(partition, [])
 
-    async def take_all(consumer: Consumer, values: list[int]) -> None:
+    async def take_all(consumer: Consumer[Any, Any], values: list[int | None]) -> None:
         while True:
             values += [each.value for each in await take(consumer)]
 
     async def scenario() -> None:
-        values: list[int] = []
+        values: list[int | None] = []
         async with reader(cluster_address, value_deserializer=int) as consumer:
             consumer.assign([partition])
             for _ in range(2):
@@ -90,7 +90,7 @@ class Watching:
     """Leaves out every other record, and remembers what was committed."""
 
     def __init__(self) -> None:
-        self.seen: list[bytes] = []
+        self.seen: list[bytes | None] = []
         self.committed: list[Offsets] = []
 
     def on_consume(self, records: RecordsByPartition) -> RecordsByPartition:

@@ -17,6 +17,7 @@ from odradek.client.consumer import (
     TopicPartition,
 )
 from odradek.client.errors import ConfigurationError
+from odradek.client.settings import as_settings
 from tests.interop.client.consumer_session import (
     add_partitions,
     fill,
@@ -56,16 +57,18 @@ def member(address: str, group: str, protocol: str = "classic", **settings: Any)
         # test here waits for that, and a machine may stand still for longer than 45 s.
         settings = {"heartbeat_interval_ms": 100, "session_timeout_ms": 600_000, **settings}
     return Consumer(
-        settings={
-            "bootstrap.servers": address,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "metadata.max.age.ms": 300,
-            "fetch.max.wait.ms": 50,
-            "max.poll.interval.ms": 600_000,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
+        settings=as_settings(
+            {
+                "bootstrap.servers": address,
+                "group.id": group,
+                "group.protocol": protocol,
+                "auto.offset.reset": "earliest",
+                "metadata.max.age.ms": 300,
+                "fetch.max.wait.ms": 50,
+                "max.poll.interval.ms": 600_000,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
     )
 
 

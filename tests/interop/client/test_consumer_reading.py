@@ -12,6 +12,7 @@ from odradek.client.consumer import (
     ConsumerRecord,
     NoOffsetError,
     OffsetAndTimestamp,
+    SubscriptionPattern,
     TopicPartition,
 )
 from tests.interop.client.consumer_session import (
@@ -396,7 +397,7 @@ def test_what_cannot_be_is_refused_in_words(cluster_address: str) -> None:
             with pytest.raises(RuntimeError, match="subscribe to topics"):
                 await consumer.poll(0)
             with pytest.raises(ValueError, match=r"group\.id"):
-                consumer.subscribe("t")
+                consumer.subscribe(SubscriptionPattern("t"))
             with pytest.raises(ValueError, match="not assigned"):
                 consumer.seek(TopicPartition("t", 0), 1)
             with pytest.raises(ValueError, match=r"group\.id"):

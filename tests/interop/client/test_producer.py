@@ -10,6 +10,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from odradek.client.errors import BrokerError, ConfigurationError, KafkaTimeoutError
 from odradek.client.producer import Producer, ProducerRecord, RecordMetadata, RoundRobin
+from odradek.client.settings import as_settings
 from odradek.core.errors import ErrorCode
 from tests.interop.client.produced_records import new_topic, read_topic, values_in
 
@@ -292,6 +293,6 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         {"linger_mss": 5},
     ):
         with pytest.raises(ConfigurationError):
-            Producer({"bootstrap.servers": "localhost:1", **wrong})
+            Producer(as_settings({"bootstrap.servers": "localhost:1", **wrong}))
     assert not Producer(bootstrap_servers="localhost:1", acks=1).options.idempotent
     assert Producer(bootstrap_servers="localhost:1").options.idempotent

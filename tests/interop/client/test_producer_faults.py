@@ -12,6 +12,7 @@ import pytest
 from odradek.client.errors import BrokerError, ClosedError, KafkaTimeoutError
 from odradek.client.producer import Producer
 from odradek.client.producer.coordination import Coordination
+from odradek.client.settings import as_settings
 from odradek.core.errors import ErrorCode
 from odradek.testing.broker import Broker
 from tests.interop.client.produced_records import new_topic, values_in, wait_for_topic
@@ -61,7 +62,7 @@ def numbers(count: int) -> list[bytes | None]:
 def test_refusals_that_pass_are_not_noticed(broker: Broker, topic: str, refusal: str) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "batch.size": 500, **FAST}
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             for value in numbers(20):
                 await (await producer.send(topic, value, partition=0))
             fault = broker.fail("Produce", refusal, times=3, topic=topic)
@@ -77,7 +78,7 @@ def test_refusals_that_pass_are_not_noticed(broker: Broker, topic: str, refusal:
 def test_answers_that_get_lost_duplicate_nothing(broker: Broker, topic: str) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "batch.size": 500, **FAST}
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             fault = broker.drop("Produce", after=True, times=5, topic=topic)
             futures = [await producer.send(topic, each, partition=0) for each in numbers(500)]
             await producer.flush()
@@ -91,7 +92,7 @@ def test_answers_that_get_lost_duplicate_nothing(broker: Broker, topic: str) -> 
 def test_connections_that_break_lose_nothing(broker: Broker, topic: str) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "batch.size": 500, **FAST}
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             for number, value in enumerate(numbers(2000)):
                 await producer.send(topic, value, partition=0)
                 if number % 400 == 399:
@@ -110,7 +111,7 @@ def test_a_broker_that_does_not_answer_is_asked_again_on_a_new_connection(
             "request.timeout.ms": 2_000,
             **FAST,
         }
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             broker.delay("Produce", 600, times=1, topic=topic)
             futures = [await producer.send(topic, each, partition=0) for each in numbers(100)]
             await producer.flush()
@@ -131,7 +132,7 @@ def test_without_idempotence_order_is_kept_with_one_request_at_a_time(
             "max.in.flight.requests.per.connection": 1,
             **FAST,
         }
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             broker.fail("Produce", "NOT_ENOUGH_REPLICAS", times=4, topic=topic)
             for value in numbers(300):
                 await producer.send(topic, value, partition=0)
@@ -152,7 +153,7 @@ def test_what_cannot_be_delivered_fails_after_delivery_timeout_ms(
             "delivery.timeout.ms": 10_000,
             **FAST,
         }
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             await (await producer.send(topic, b"before", partition=0))
             with broker.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None, topic=topic):
                 began = time.monotonic()
@@ -171,7 +172,7 @@ def test_what_cannot_be_delivered_fails_after_delivery_timeout_ms(
 def test_a_refusal_for_good_harms_only_its_own_batch(broker: Broker, topic: str) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0, **FAST}
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             await (await producer.send(topic, b"0", partition=0))
             broker.fail("Produce", "INVALID_RECORD", times=1, topic=topic)
             refused = await producer.send(topic, b"bad", partition=0)
@@ -192,7 +193,7 @@ def test_memory_that_is_full_blocks_and_then_says_so(broker: Broker, topic: str)
             "buffer.memory": 50_000,
             "max.block.ms": 300,
         }
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             await wait_for_topic(producer, topic)
             await (await producer.send(topic, b"warm", partition=0))
             held = broker.delay("Produce", 600, times=None, topic=topic)
@@ -214,7 +215,7 @@ def test_memory_that_is_full_blocks_and_then_says_so(broker: Broker, topic: str)
 def test_senders_that_wait_for_memory_go_on_in_their_turn(broker: Broker, topic: str) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "buffer.memory": 32_768}
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             for value in numbers(20_000):
                 await producer.send(topic, value, partition=0)
 
@@ -292,7 +293,7 @@ def test_an_idle_producer_whose_broker_is_gone_does_nothing_in_vain() -> None:
         await asyncio.to_thread(broker.start)
         settings = {"metadata.max.age.ms": 20, **FAST}
         async with Producer(
-            {"bootstrap.servers": broker.bootstrap_servers, **settings}
+            as_settings({"bootstrap.servers": broker.bootstrap_servers, **settings})
         ) as producer:
             await asyncio.to_thread(broker.stop)
             turns, run_once = 0, producer._sender._run
@@ -367,7 +368,7 @@ def test_a_transaction_is_aborted_while_a_batch_of_it_is_tried_again(
             "transactional.id": f"{topic}-{version}",
             **FAST,
         }
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             await producer.init_transactions()
             async with producer.transaction():
                 await producer.send(topic, b"kept 1", partition=0)
@@ -400,7 +401,7 @@ def test_a_transaction_outlives_its_coordinator(tmp_path: Path) -> None:
                 "max.block.ms": 400_000,
                 **FAST,
             }
-            async with Producer(settings) as producer:
+            async with Producer(as_settings(settings)) as producer:
                 await producer.init_transactions()
                 for number in range(6):
                     async with producer.transaction():

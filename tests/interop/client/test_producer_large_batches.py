@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from odradek.client.producer import Producer
+from odradek.client.settings import as_settings
 from odradek.testing.broker import Broker
 from tests.interop.client.produced_records import new_topic, read_topic
 
@@ -26,7 +27,7 @@ def produce(servers: str, topic: str, settings: Mapping[str, int]) -> dict[str, 
     async def main() -> dict[str, float]:
         async with (
             asyncio.timeout(SECONDS_MAX),
-            Producer(settings, bootstrap_servers=servers) as producer,
+            Producer(as_settings(settings), bootstrap_servers=servers) as producer,
         ):
             futures = [await producer.send(topic, value) for value in VALUES]
             await producer.flush()

@@ -20,6 +20,7 @@ from odradek.client.producer import (
     RowsNotDeliveredError,
     TransactionFailedError,
 )
+from odradek.client.settings import as_settings
 from odradek.core.errors import ErrorCode
 from odradek.testing.broker import Broker
 from tests.interop.client.produced_records import (
@@ -148,7 +149,7 @@ def test_a_table_larger_than_memory_goes_out_in_order(cluster_address: str, code
     settings: dict[str, Any] = {"buffer.memory": 1_000_000, "compression.type": codec}
 
     async def main() -> None:
-        async with Producer(settings, bootstrap_servers=cluster_address) as producer:
+        async with Producer(as_settings(settings), bootstrap_servers=cluster_address) as producer:
             rows = pa.table({"value": values, "partition": [0, 1] * 10_000})
             sent = await producer.send_arrow(topic, rows)
             told = await sent
@@ -294,7 +295,7 @@ def test_memory_that_stays_full_is_told_with_the_rows_it_was_full_for(
     }
 
     async def main() -> None:
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             await wait_for_topic(producer, topic)
             await (await producer.send(topic, b"warm", partition=0))
             held = broker.delay("Produce", 600, times=None, topic=topic)
@@ -344,7 +345,7 @@ def test_a_transaction_for_whose_rows_there_was_no_memory_cannot_be_committed(
     }
 
     async def main() -> None:
-        async with Producer(settings) as producer:
+        async with Producer(as_settings(settings)) as producer:
             await producer.init_transactions()
             await producer.begin_transaction()
             await (await producer.send(topic, b"warm", partition=0))
@@ -367,7 +368,7 @@ def test_connections_that_break_lose_and_double_nothing(broker: Broker, topic: s
 
     async def main() -> None:
         async with Producer(
-            settings, bootstrap_servers=broker.bootstrap_servers, batch_size=20_000
+            as_settings(settings), bootstrap_servers=broker.bootstrap_servers, batch_size=20_000
         ) as producer:
             broker.drop("Produce", times=3, after=True, topic=topic)
             told = await (

@@ -4,6 +4,7 @@ Maven copies the jars once into `.cache/kafka-<version>/libs` (jars.py); java ru
 here imports odradek, so that a fault of ours cannot hide in the measuring instrument.
 
     with KafkaNode(tmp_path / "data") as node:          # node.py: one combined KRaft node
+                                                        # roles.py: controllers, and brokers alone
         kafka_tool("topics", "--bootstrap-server", node.bootstrap_servers, "--list")
     dump_log(sorted((tmp_path / "data" / "t-0").glob("*.log")), "--print-data-log")
 
@@ -13,12 +14,16 @@ here imports odradek, so that a fault of ours cannot hide in the measuring instr
 
 from tests.interop.kafka_peer.jars import KAFKA_VERSION, PeerUnavailableError, resolve_jars
 from tests.interop.kafka_peer.node import KafkaNode
+from tests.interop.kafka_peer.roles import KafkaBroker, KafkaController, KafkaQuorum
 from tests.interop.kafka_peer.tools import MAIN_CLASSES, dump_log, kafka_tool
 
 __all__ = [
     "KAFKA_VERSION",
     "MAIN_CLASSES",
+    "KafkaBroker",
+    "KafkaController",
     "KafkaNode",
+    "KafkaQuorum",
     "PeerUnavailableError",
     "dump_log",
     "kafka_tool",

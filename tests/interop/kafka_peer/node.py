@@ -77,6 +77,15 @@ class KafkaNode:
         return f"{HOST}:{self.listener_ports[listener]}"
 
     @property
+    def quorum(self) -> dict[str, str]:
+        """What the properties of a node in the same cluster say of its controllers."""
+        return {"controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}"}
+
+    @property
+    def is_running(self) -> bool:
+        return self._jvm is not None
+
+    @property
     def pid(self) -> int:
         assert self._jvm, "start the node first"
         return self._jvm.process.pid
@@ -90,14 +99,12 @@ class KafkaNode:
             self.listener_ports = dict(zip(self.listeners, others, strict=True))
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
-            arguments = ["-t", self.cluster_id, "-c", str(properties), "--standalone"]
+            arguments = ["-t", self.cluster_id, "-c", str(properties), *self._format_as()]
             kafka_tool("storage", "format", *arguments, *self.format_arguments)
         command = java_command(
             "kafka.Kafka", heap_mib=self.heap_mib, log_level="INFO", libs=resolve_jars()
         )
-        self._jvm = Jvm(
-            [*command, str(properties)], self.log_file, lambda: broker_is_ready(self.port)
-        )
+        self._jvm = Jvm([*command, str(properties)], self.log_file, self._is_ready)
 
     def stop(self) -> None:
         """Shut down cleanly: indexes are trimmed, .kafka_cleanshutdown is written."""
@@ -125,19 +132,37 @@ class KafkaNode:
         jvm, self._jvm = self._jvm, None
         return jvm
 
+    def _format_as(self) -> list[str]:
+        """Say how the first voters are known."""
+        return ["--standalone"]
+
+    def _is_ready(self) -> bool:
+        return broker_is_ready(self.port)
+
+    def _own_ports(self) -> dict[str, int]:
+        return {"PLAINTEXT": self.port, "CONTROLLER": self.controller_port}
+
+    def _advertised_ports(self) -> dict[str, int]:
+        """Name those that are not the ones it listens on."""
+        return {}
+
     def _write_properties(self) -> Path:
-        ports = {"PLAINTEXT": self.port, "CONTROLLER": self.controller_port, **self.listener_ports}
-        listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+        ports = {**self._own_ports(), **self.listener_ports}
+        advertised = {**ports, **self._advertised_ports()}
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self.listeners}
         properties = {
             **DEFAULTS,
-            "listeners": listeners,
-            "advertised.listeners": listeners,
+            "listeners": _addresses(ports),
+            "advertised.listeners": _addresses(advertised),
             "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
-            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}",
+            **self.quorum,
             "log.dirs": str(self.data_dir),
             **self.overrides,
         }
         path = self.work_dir / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         return path
+
+
+def _addresses(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())

@@ -104,7 +104,7 @@ class SessionMachine(RuleBasedStateMachine):
     def create_topic(self) -> None:
         name = f"t{next(self.numbers)}"
         self.broker.create_topic(name, PARTITIONS)
-        self.topics.append((name, self.broker.node.image.topics[name].topic_id))
+        self.topics.append((name, self.broker.node.broker.image.topics[name].topic_id))
 
     @precondition(lambda self: self.topics)
     @rule(pick=st.integers(0, 1))
@@ -228,7 +228,7 @@ class SessionMachine(RuleBasedStateMachine):
         if epoch >= 0:
             assert response.session_id > 0
             self.session_id, self.epoch = response.session_id, epoch + 1
-        self.broker.node.fetch_sessions.check_invariants()
+        self.broker.node.broker.fetch_sessions.check_invariants()
         for topic in response.responses:
             for data in topic.partitions:
                 data.records = bytes(data.records or b"")  # the frame goes with the next answer

@@ -174,6 +174,38 @@ def test_they_complain_alike(hostile: tuple[bytes, int], base: int, time: int | 
 
 
 @given(
+    HOSTILE | ROWS.map(lambda rows: (bytes(encode(PLAIN, rows)[2][3:]), len(rows))),
+    INT64,
+    st.booleans(),
+    st.booleans(),
+    INT64,
+    INT64,
+    st.integers(0, 5),
+)
+def test_they_refuse_the_same_records(
+    batch: tuple[bytes, int],
+    base: int,
+    keys: bool,
+    timestamps: bool,
+    first: int,
+    last: int,
+    named_max: int,
+) -> None:
+    def refused(twin: Any) -> object:
+        return twin.find_refused(
+            *batch,
+            base,
+            keys=keys,
+            timestamps=timestamps,
+            first_timestamp=first,
+            last_timestamp=last,
+            named_max=named_max,
+        )
+
+    assert outcome(lambda: refused(compiled)) == outcome(lambda: refused(PLAIN))
+
+
+@given(
     st.lists(st.tuples(HOSTILE, INT64, st.none() | INT64), max_size=4),
     ROWS,
     st.integers(0, 20) | st.just(2**63 - 1),

@@ -58,7 +58,7 @@ class Life:
         delete_old_segments(log, NOW_MS)
         for segment in log.take_deletable(NOW_MS + 100_000):
             segment.remove()
-        log.close(NOW_MS)
+        log.close()
         self.recovery_point = log.recovery_point
 
     def open(self, *, clean: bool) -> Log:
@@ -109,7 +109,7 @@ class Life:
         log.truncate_to(offset, NOW_MS)
 
     def flush(self, log: Log) -> None:
-        log.flush(NOW_MS)
+        log.flush()
         self.recovery_point = log.recovery_point
         self.flushed = len(self.appended)
 

@@ -22,7 +22,7 @@ from odradek.core.ids import TopicPartition
 from odradek.records import CompressionType, Record, read_all
 from odradek.storage.config import LogConfig
 from odradek.storage.log import Log
-from odradek.storage.recovery import LogSettings, open_log
+from odradek.storage.recovery import LogSettings, RecoveryReport, open_log
 from odradek.storage.retention import delete_old_segments
 from odradek.storage.timestamps import find_offset_at
 from odradek.testing.disk import SimulatedDisk
@@ -137,7 +137,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.log.flush(self.now_ms)
+        self.log.flush()
         self.recovery_point = self.log.recovery_point
         assert self.recovery_point == self.log.log_end_offset
         self.cut.clear()
@@ -182,12 +182,12 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_cleanly(self) -> None:
-        self.log.close(self.now_ms)
+        self.log.close()
         self.recovery_point = self.log.recovery_point
         self.cut.clear()
         self._open(clean=True)
         assert self.log.log_end_offset == len(self.model)
-        assert self.report == (0, 0, 0, 0)
+        assert self.report == RecoveryReport()
 
     @rule()
     def kill(self) -> None:

@@ -117,7 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def delete(self, pick: int) -> None:
         partition = self.picked(pick)
-        assert self.store.delete(partition, self.now_ms)
+        assert self.store.delete(partition)
         model = self.logs.pop(partition)
         model.flushed = 0  # of a log that is being removed anything may be left
         self.deleted.setdefault(partition, []).append(model)
@@ -132,7 +132,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert other.directory_id is not None
             store.create_future(partition, other.directory_id, self.now_ms)
         if how == "abandon":
-            store.abandon_future(partition, self.now_ms)
+            store.abandon_future(partition)
         if how != "finish":
             return
         future, current = store.get_future(partition), store.get(partition)
@@ -143,7 +143,7 @@ class StoreMachine(RuleBasedStateMachine):
         while future.log_end_offset < current.log_end_offset:
             records = current.read(future.log_end_offset, bytes_max=1).records
             future.append_as_follower(bytes(records), now_ms=self.now_ms)
-        future.flush(self.now_ms)
+        future.flush()
         store.replace_current_with_future(partition, self.now_ms)
         model.flushed = len(model.appended)
 
@@ -156,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
-        self.store.close(self.now_ms, self.starts)
+        self.store.close(self.starts)
         for model in self.logs.values():
             model.flushed = len(model.appended)
         self.open()

@@ -13,29 +13,14 @@ from random import Random
 from typing import TypeAlias, cast, get_args
 
 from odradek.core.ids import Uuid
-from odradek.raft import (
-    AppendFetched,
-    AppendLeaderChange,
-    HardState,
-    LogView,
-    Message,
-    RaftConfig,
-    RaftNode,
-    Ready,
-    ReplicaKey,
-    Truncate,
-    VoterSet,
-)
-from odradek.raft.messages import FetchResponse, Request, Response
-from odradek.raft.ready import FetchRead, LogInstruction
+from odradek.raft import HardState, LogView, Message, RaftConfig, RaftNode, ReplicaKey, VoterSet
+from odradek.raft.driver import RaftDriver
+from odradek.raft.messages import Request
 from tests.simulation.raft.oracle import Oracle
+from tests.simulation.raft.ports import CrashError, SimPorts
 from tests.simulation.raft.sim_log import Entry, SimLog
 
 Event: TypeAlias = Callable[[], None]
-
-
-class CrashError(Exception):
-    """Thrown through the driver of a node to stop it at this very point."""
 
 
 @dataclass
@@ -45,6 +30,7 @@ class Faults:
     crash: float = 0.0  # at each step of carrying out a Ready
     crash_after_promise: float = 0.0  # when a new hard state has just been told to others
     partition: float = 0.0  # at each client append
+    snapshot: float = 0.0  # at each client append
     delay_ms: int = 20
     straggler: float = 0.0  # messages and flushes that take up to two seconds
     restart_ms_max: int = 3_000
@@ -53,10 +39,12 @@ class Faults:
     # Planted bugs.
     forgets_vote: bool = False
     skips_truncation: bool = False
+    keeps_log_under_snapshot: bool = False
 
 
 CALM = Faults()
 STORM = Faults(loss=0.05, doubling=0.03, crash=0.006, partition=0.08, delay_ms=60, straggler=0.02)
+SNAPSHOTS = replace(STORM, snapshot=0.3)  # logs that begin late, and followers that come later
 # Nodes that fall over each other: many candidates per epoch, leaders that hardly begin.
 ELECTIONS = Faults(
     loss=0.1,
@@ -75,11 +63,15 @@ class Member:
     key: ReplicaKey
     log: SimLog = field(default_factory=SimLog)
     hard_state: HardState = field(default_factory=HardState)  # on disk
-    node: RaftNode | None = None
+    driver: RaftDriver | None = None
     incarnation: int = 0
-    tick_at_ms: int | None = None
+    wakes_at_ms: int | None = None
     inbox: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # whom to answer
     is_crash_safe: bool = False
+
+    @property
+    def node(self) -> RaftNode | None:
+        return None if self.driver is None else self.driver.node
 
 
 class Cluster:
@@ -148,10 +140,11 @@ class Cluster:
             CALM,
             forgets_vote=self.faults.forgets_vote,
             skips_truncation=self.faults.skips_truncation,
+            keeps_log_under_snapshot=self.faults.keeps_log_under_snapshot,
         )
         self.cut.clear()
         for member in self.members:
-            if member.node is None:
+            if member.driver is None:
                 self.start(member)
 
     def settle(self) -> None:
@@ -173,12 +166,12 @@ class Cluster:
         self.oracle.check_logs()
 
     def start(self, member: Member) -> None:
-        if member.node is not None:
+        if member.driver is not None:
             return
-        self._note("start %d", member.key.id)
+        self.note("start %d", member.key.id)
         member.is_crash_safe = True  # or it might never come up
         log: LogView = member.log
-        member.node = RaftNode(
+        node = RaftNode(
             member.key,
             self.voters,
             log,
@@ -186,128 +179,53 @@ class Cluster:
             config=self.config,
             random=self.random,
             now_ms=self.now_ms,
+            can_become_voter=self.voters.contains(member.key),
         )
-        self.oracle.on_start(member.key.id)
-        self.drive(member, lambda node: None)
+        member.driver = RaftDriver(node, SimPorts(self, member))
+        self.oracle.on_start(member.key.id, member.log)
+        self.drive(member, RaftDriver.start)
         member.is_crash_safe = False
 
     def crash(self, member: Member) -> None:
-        self._note("crash %d", member.key.id)
-        member.node = None
+        self.note("crash %d", member.key.id)
+        member.driver = None
         member.incarnation += 1
-        member.tick_at_ms = None
+        member.wakes_at_ms = None
         member.inbox.clear()
         member.log.crash(self.random)
         if self.faults.forgets_vote:
             member.hard_state = replace(member.hard_state, voted=None)
         self.at(self.random.randint(20, self.faults.restart_ms_max), lambda: self.start(member))
 
-    def drive(self, member: Member, action: Callable[[RaftNode], None]) -> None:
-        """Let something happen to a node and carry out what it wants: the driver, in short."""
-        node = member.node
-        if node is None:
+    def drive(self, member: Member, action: Callable[[RaftDriver], None]) -> None:
+        """Let something happen to a node, and check what must hold afterwards."""
+        driver = member.driver
+        if driver is None:
             return
         try:
-            action(node)
-            self._carry_out(member, node, node.take_ready())
+            action(driver)
         except CrashError:
             self.crash(member)
             return
-        node.check_invariants()
-        self.oracle.check(member.key.id, node)
-        self._schedule_tick(member, node)
+        driver.node.check_invariants()
+        self.oracle.check(member.key.id, driver.node)
 
-    def _carry_out(self, member: Member, node: RaftNode, ready: Ready) -> None:
-        self._may_crash(member)
-        if ready.hard_state is not None:
-            self._note("%d state %s", member.key.id, ready.hard_state)
-            member.hard_state = ready.hard_state
-            self.oracle.on_hard_state(member.key.id, ready.hard_state)
-            self._may_crash(member)
-        if ready.log_instruction is not None:
-            self._change_log(member, ready.log_instruction)
-            self._may_crash(member)
-        for event in ready.events:
-            self._note("%d %s", member.key.id, event)
-            self.oracle.on_event(member.key.id, event)
-        if ready.high_watermark is not None:
-            self.oracle.on_committed(member.key.id, node, ready.high_watermark)
-        for read in ready.reads:
-            self._may_crash(member)
-            self._send(member, read.target, self._read(member.log, read))
-        for target, message in ready.messages:
-            self._may_crash(member)
-            self._send(member, target, message)
-        if ready.hard_state is not None:
-            self._may_crash(member, self.faults.crash_after_promise)
+    def later(self, member: Member, delay_ms: int, action: Callable[[RaftDriver], None]) -> None:
+        """Drive a member then, if it has not crashed by then."""
+        incarnation = member.incarnation
 
-    def _may_crash(self, member: Member, chance: float | None = None) -> None:
+        def event() -> None:
+            if member.incarnation == incarnation:
+                self.drive(member, action)
+
+        self.at(delay_ms, event)
+
+    def may_crash(self, member: Member, chance: float | None = None) -> None:
         chance = self.faults.crash if chance is None else chance
         if self.random.random() < chance and not member.is_crash_safe:
             raise CrashError
 
-    def _change_log(self, member: Member, instruction: LogInstruction) -> None:
-        log = member.log
-        match instruction:
-            case Truncate(offset=offset):
-                if not self.faults.skips_truncation:
-                    log.truncate(offset)
-            case AppendFetched(records=records):
-                log.append(cast("list[Entry]", records))
-                self._flush_soon(member)
-            case AppendLeaderChange(epoch=epoch):
-                log.append([Entry(epoch, f"leader {member.key.id}")])
-                self._flush_soon(member)
-                incarnation = member.incarnation
-                self.at(0, lambda: self._on_appended(member, incarnation))
-
-    def _on_appended(self, member: Member, incarnation: int) -> None:
-        if member.incarnation == incarnation:
-            self.drive(member, lambda node: node.on_appended(self.now_ms))
-
-    def _flush_soon(self, member: Member) -> None:
-        started = (member.incarnation, member.log.generation)
-        offset = member.log.log_end_offset
-
-        def flushed() -> None:
-            if started == (member.incarnation, member.log.generation):
-                member.log.flush(offset)
-                self.drive(member, lambda node: node.on_flushed(offset, self.now_ms))
-
-        slow = self.random.random() < self.faults.straggler
-        self.at(self.random.randint(0, 1_500 if slow else 15), flushed)
-
-    def _schedule_tick(self, member: Member, node: RaftNode) -> None:
-        deadline = node.next_deadline_ms()
-        if deadline is None or deadline == member.tick_at_ms:
-            return
-        member.tick_at_ms = deadline
-        incarnation = member.incarnation
-
-        def tick() -> None:
-            if member.incarnation == incarnation and member.tick_at_ms == deadline:
-                member.tick_at_ms = None
-                self.drive(member, lambda node: node.tick(self.now_ms))
-
-        self.at(max(deadline - self.now_ms, 0), tick)
-
-    def _read(self, log: SimLog, read: FetchRead) -> FetchResponse:
-        # Few at a time, so that old records reach a follower long before those of this epoch.
-        count = self.random.randint(1, 3)
-        records = log.entries[read.fetch_offset : read.fetch_offset + count]
-        return replace(read.response, records=records)
-
-    def _send(self, member: Member, target: int, message: Message) -> None:
-        source = member.key.id
-        if isinstance(message, get_args(Response)):
-            target, token, incarnation = member.inbox.pop(message.correlation_id)
-            message = replace(message, correlation_id=token)
-            self._post(source, target, message, incarnation)
-            return
-        for _ in range(1 + (self.random.random() < self.faults.doubling)):
-            self._post(source, target, message, member.incarnation)
-
-    def _post(self, source: int, target: int, message: Message, incarnation: int) -> None:
+    def post(self, source: int, target: int, message: Message, incarnation: int) -> None:
         if (source, target) in self.cut or self.random.random() < self.faults.loss:
             return
         slow = self.random.random() < self.faults.straggler
@@ -318,29 +236,36 @@ class Cluster:
         member = self.members[target]
         if member.node is None or (source, target) in self.cut:
             return
-        self._note("%d -> %d %s", source, target, message)
+        self.note("%d -> %d %s", source, target, message)
         if isinstance(message, get_args(Request)):
             self._sequence += 1
             member.inbox[self._sequence] = (source, message.correlation_id, incarnation)
             message = replace(message, correlation_id=self._sequence)
         elif incarnation != member.incarnation:
             return  # its connection went with the process that asked
-        self.drive(member, lambda node: node.step(message, self.now_ms))
+        self.drive(member, lambda driver: driver.step(message))
 
     def _client(self) -> None:
         self.at(self.random.randint(50, 400), self._client)
         if self.random.random() < self.faults.partition:
             self._partition()
+        self._snapshot()
         for member in self.members:
             if member.node is not None and member.node.is_leader:
                 self._values += 1
                 self._append(member, f"v{self._values}")
 
     def _append(self, member: Member, value: str) -> None:
-        node = cast("RaftNode", member.node)
-        member.log.append([Entry(node.epoch, value)])
-        self._flush_soon(member)
-        self.drive(member, lambda node: node.on_appended(self.now_ms))
+        assert member.driver is not None
+        member.log.append([Entry(member.driver.node.epoch, value)])
+        self.drive(member, RaftDriver.on_appended)
+
+    def _snapshot(self) -> None:
+        """Let a member replace the committed part of its log by a snapshot."""
+        member = self.random.choice(self.members)
+        if member.node is not None and self.random.random() < self.faults.snapshot:
+            member.log.snapshot(member.node.high_watermark or 0)
+            self.note("%d snapshot %s", member.key.id, member.log.latest_snapshot)
 
     def _partition(self) -> None:
         """Cut a random set of nodes off, or heal; now and then in one direction only."""
@@ -354,8 +279,8 @@ class Cluster:
                     self.cut.add((a, b))
                     if not one_way:
                         self.cut.add((b, a))
-        self._note("cut %s", sorted(self.cut))
+        self.note("cut %s", sorted(self.cut))
 
-    def _note(self, text: str, *args: object) -> None:
+    def note(self, text: str, *args: object) -> None:
         if self.trace is not None:
             self.trace.append(f"{self.now_ms} " + text % args)

@@ -16,9 +16,11 @@ class Oracle:
         self.epochs: dict[int, int] = {}
         self.high_watermarks: dict[int, int] = {}
 
-    def on_start(self, node_id: int) -> None:
+    def on_start(self, node_id: int, log: SimLog) -> None:
         self.epochs.pop(node_id, None)
         self.high_watermarks[node_id] = 0
+        start = log.log_start_offset
+        assert log.entries[:start] == self.committed[:start], f"node {node_id}: a false snapshot"
 
     def check(self, node_id: int, node: RaftNode) -> None:
         assert node.epoch >= self.epochs.get(node_id, 0), f"node {node_id}: its epoch went back"

@@ -22,6 +22,10 @@ def skip_truncation(_patch: pytest.MonkeyPatch, faults: Faults) -> Faults:
     return replace(faults, skips_truncation=True)
 
 
+def keep_log_under_snapshot(_patch: pytest.MonkeyPatch, faults: Faults) -> Faults:
+    return replace(faults, keeps_log_under_snapshot=True)
+
+
 def ignore_divergence(patch: pytest.MonkeyPatch, faults: Faults) -> Faults:
     patch.setattr(replication, "find_divergence", lambda *_: None)
     return faults
@@ -52,7 +56,7 @@ def commit_entries_of_old_epochs(patch: pytest.MonkeyPatch, faults: Faults) -> F
 
 
 def claim_unflushed_records(patch: pytest.MonkeyPatch, faults: Faults) -> Faults:
-    patch.setattr(Quorum, "is_flushed", True)
+    patch.setattr(Quorum, "is_settled", True)
     return faults
 
 

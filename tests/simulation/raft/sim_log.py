@@ -1,5 +1,6 @@
-"""A metadata log in memory, and a disk that forgets what was not flushed."""
+"""A metadata log in memory with its snapshots, and a disk that forgets what was not flushed."""
 
+import json
 from bisect import bisect_right
 from random import Random
 from typing import NamedTuple
@@ -12,15 +13,39 @@ class Entry(NamedTuple):
     value: str
 
 
+class Snapshot(NamedTuple):
+    content: bytes
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [Entry(*each) for each in json.loads(self.content)]
+
+
 class SimLog:
-    log_start_offset = 0
-    earliest_snapshot: OffsetAndEpoch | None = None
-    latest_snapshot: OffsetAndEpoch | None = None
+    """``entries`` begin at offset 0; those before ``log_start_offset`` are in a snapshot alone.
+
+    They are kept nevertheless, so that an oracle can compare whole logs.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.durable: list[Entry] = []
+        self.log_start_offset = 0
+        self.snapshots: dict[OffsetAndEpoch, Snapshot] = {}
+        self.parts: dict[OffsetAndEpoch, bytearray] = {}
         self.generation = 0  # of truncations: a flush from before one is void
+
+    @property
+    def earliest_snapshot(self) -> OffsetAndEpoch | None:
+        return min(self.snapshots, default=None)
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return max(self.snapshots, default=None)
+
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        found = self.snapshots.get(snapshot_id)
+        return None if found is None else len(found.content)
 
     @property
     def log_end_offset(self) -> int:
@@ -32,14 +57,42 @@ class SimLog:
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         end = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        if end < self.log_start_offset:
+            return OffsetAndEpoch(self.log_start_offset, epoch)
         return OffsetAndEpoch(end, self.entries[end - 1].epoch if end else epoch)
+
+    def read(self, offset: int, count: int) -> list[Entry]:
+        assert offset >= self.log_start_offset, "these are in a snapshot alone"
+        return self.entries[offset : offset + count]
 
     def append(self, entries: list[Entry]) -> None:
         assert entries[0].epoch >= self.last_epoch
         self.entries += entries
 
     def truncate(self, offset: int) -> None:
+        assert offset >= self.log_start_offset
         del self.entries[offset:]
+        self.generation += 1
+
+    def snapshot(self, end_offset: int) -> None:
+        """Replace what is before ``end_offset``, which is committed and on disk."""
+        if end_offset <= self.log_start_offset or end_offset > len(self.durable):
+            return
+        entries = self.entries[:end_offset]
+        snapshot_id = OffsetAndEpoch(end_offset, entries[-1].epoch)
+        self.snapshots[snapshot_id] = Snapshot(json.dumps(entries).encode())
+        self.log_start_offset = end_offset
+        self.snapshots = {snapshot_id: self.snapshots[snapshot_id]}
+
+    def install(self, snapshot_id: OffsetAndEpoch, *, keeps_log: bool = False) -> None:
+        snapshot = Snapshot(bytes(self.parts.pop(snapshot_id)))
+        self.snapshots = {snapshot_id: snapshot}
+        if not keeps_log:
+            self.entries = snapshot.entries
+        else:
+            self.entries[: snapshot_id.offset] = snapshot.entries
+        self.durable = list(self.entries)
+        self.log_start_offset = snapshot_id.offset
         self.generation += 1
 
     def flush(self, offset: int) -> None:
@@ -56,4 +109,5 @@ class SimLog:
         if self.entries[: len(kept)] == kept:
             kept = self.entries[: random.randint(len(kept), len(self.entries))]
         self.entries, self.durable = list(kept), list(kept)
+        self.parts.clear()
         self.generation += 1

@@ -4,7 +4,7 @@ import pytest
 
 from odradek.raft import QuorumError
 from tests.simulation.raft import planted
-from tests.simulation.raft.cluster import ELECTIONS, STORM, Cluster, Faults
+from tests.simulation.raft.cluster import ELECTIONS, SNAPSHOTS, STORM, Cluster, Faults
 
 SEEDS_MAX = 400
 
@@ -19,6 +19,7 @@ SEEDS_MAX = 400
         (planted.skip_truncation, STORM, 3),
         (planted.ignore_divergence, STORM, 3),
         (planted.claim_unflushed_records, STORM, 3),
+        (planted.keep_log_under_snapshot, SNAPSHOTS, 3),
         (planted.count_unflushed_leader_offset, STORM, 1),
         (planted.count_unflushed_leader_offset, STORM, 3),
         # The rarest (figure 8 of the Raft paper): three leaders in the right order.

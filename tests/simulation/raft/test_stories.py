@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.raft.driver import RaftDriver
 from tests.simulation.raft.cluster import Cluster, Member
 
 
@@ -58,7 +59,7 @@ def test_leader_that_resigns_is_soon_followed_by_a_later_epoch(seed: int) -> Non
     cluster.run(for_ms=3_000)
     assert old.node is not None
     epoch = old.node.epoch
-    cluster.drive(old, lambda node: node.resign(cluster.now_ms))
+    cluster.drive(old, RaftDriver.resign)
     cluster.run_until(lambda: max(cluster.oracle.leaders) > epoch, within_ms=5_000)
     cluster.settle()
 

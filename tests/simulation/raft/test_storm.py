@@ -5,7 +5,7 @@
 
 import pytest
 
-from tests.simulation.raft.cluster import ELECTIONS, STORM, Cluster, Faults
+from tests.simulation.raft.cluster import ELECTIONS, SNAPSHOTS, STORM, Cluster, Faults
 
 
 def survive(seed: int, size: int, faults: Faults, for_ms: int) -> Cluster:
@@ -25,6 +25,12 @@ def test_storm_is_survived_and_the_quorum_goes_on(seed: int, size: int) -> None:
 @pytest.mark.parametrize("size", [3, 5])
 def test_elections_that_fall_over_each_other_lose_nothing(seed: int, size: int) -> None:
     survive(seed, size, ELECTIONS, 6_000)
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("size", [3, 5])
+def test_logs_that_begin_late_are_survived(seed: int, size: int) -> None:
+    survive(seed, size, SNAPSHOTS, 12_000)
 
 
 @pytest.mark.slow

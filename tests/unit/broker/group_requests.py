@@ -37,7 +37,7 @@ TOPICS = ["t", "ghost"]
 
 
 def topic_ids(broker: Broker) -> list[tuple[str, Uuid]]:
-    return [("t", broker.node.image.topics["t"].topic_id), ("ghost", ZERO_UUID)]
+    return [("t", broker.node.broker.image.topics["t"].topic_id), ("ghost", ZERO_UUID)]
 
 
 def find_coordinator(_broker: Broker, version: int) -> Message:

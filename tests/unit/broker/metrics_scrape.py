@@ -39,8 +39,8 @@ def scrape(broker: Broker) -> Scrape:
     """Ask on the broker's own loop: behind what it is at, and while nothing else changes."""
 
     async def text() -> bytes:
-        broker.node.metrics.clients.check_invariants()
-        return broker.node.metrics.text()
+        broker.node.broker.metrics.clients.check_invariants()
+        return broker.node.broker.metrics.text()
 
     assert broker._loop is not None
     return Scrape(asyncio.run_coroutine_threadsafe(text(), broker._loop).result(SECONDS_MAX))

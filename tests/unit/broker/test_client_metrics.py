@@ -247,7 +247,7 @@ def test_who_says_goodbye_is_gone(broker: Broker, connection: BrokerConnection) 
 def test_who_is_silent_for_three_intervals_is_forgotten(
     broker: Broker, connection: BrokerConnection
 ) -> None:
-    clients = broker.node.metrics.clients
+    clients = broker.node.broker.metrics.clients
     subscribe(connection, "a", metrics="*", interval_ms="30000")
     push(connection, gauge("a", 1.0))
     client = clients.client(ALICE, {})

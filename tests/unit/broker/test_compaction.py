@@ -35,7 +35,7 @@ def test_a_compacted_topic_keeps_only_the_newest_values() -> None:
         for number in range(5000):
             producer.produce("t", key=b"k%d" % (number % 10), value=b"v%d" % number)
         assert producer.flush(DEADLINE_SECONDS) == 0
-        log = broker.node.store.get(TopicPartition("t", 0))
+        log = broker.node.broker.store.get(TopicPartition("t", 0))
         assert log is not None
         assert log.log_end_offset == 5000
         wait_for_fewer_bytes(log, 60_000)

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from odradek.broker.connection_events import LINES_PER_SECOND_MAX, ConnectionEvents
-from odradek.broker.event_log import Event
+from odradek.core.event import Event
 from odradek.net.settings import ConnectionInfo, EventKind
 
 INFO = ConnectionInfo("SSL", "SSL", "10.0.0.1", 5, "a:1-10.0.0.1:5-0", "User:CN=alice")

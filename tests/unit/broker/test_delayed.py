@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from odradek.broker.delayed import DelayedOperation, DelayedOperations
+from odradek.broker.delayed import DONE_KEPT_MAX, DelayedOperation, DelayedOperations
 
 
 class Wait(DelayedOperation):
@@ -99,4 +99,31 @@ def test_stopping_answers_everybody() -> None:
     operations.complete_all()
     assert [w.completed for w in waits] == [1] * 5
     assert len(operations) == 0
+    operations.check_invariants()
+
+
+def test_an_operation_that_knows_by_itself_is_finished_once() -> None:
+    operations = DelayedOperations()
+    wait = Wait(100)
+    operations.wait(wait)
+    operations.finish(wait)
+    operations.finish(wait)
+    operations.tick(100)
+    assert (wait.completed, len(operations), operations.next_deadline_ms()) == (1, 0, None)
+
+
+def test_deadlines_of_what_is_done_do_not_pile_up() -> None:
+    """A produce with acks=all has a deadline of half a minute, and is done in a millisecond."""
+    operations = DelayedOperations()
+    lasting = [Wait(5_000_000 + number) for number in range(10)]
+    for wait in lasting:
+        operations.wait(wait)
+    for number in range(10 * DONE_KEPT_MAX):
+        wait = Wait(1_000_000 - number)
+        operations.wait(wait)
+        operations.finish(wait)
+        assert len(operations._deadlines) <= 2 * len(operations) + DONE_KEPT_MAX
+    operations.check_invariants()
+    operations.tick(5_000_003)
+    assert [wait.completed for wait in lasting] == [1] * 4 + [0] * 6
     operations.check_invariants()

@@ -8,7 +8,8 @@ from pathlib import PurePath
 
 import pytest
 
-from odradek.broker.event_log import FIELD_CHARACTERS_MAX, Event, LogFormat, logging_to
+from odradek.broker.event_log import LogFormat, logging_to
+from odradek.core.event import FIELD_CHARACTERS_MAX, Event
 
 LOGGER = logging.getLogger("odradek.test")
 

@@ -8,11 +8,11 @@ import pytest
 
 from odradek.broker.feature_choice import FeatureError, choose_features, release_named
 from odradek.broker.formatting import FormatError, FormatPlan, format_directories
-from odradek.broker.initial_voters import InitialVoter, VoterError, parse_voters
-from odradek.broker.metadata_snapshots import read_bootstrap
 from odradek.core.ids import Uuid
 from odradek.metadata.features import default_features
 from odradek.metadata.snapshots import SnapshotReader
+from odradek.quorum.initial_voters import InitialVoter, VoterError, parse_voters
+from odradek.quorum.metadata_snapshots import read_bootstrap
 from odradek.storage.log_dir_files import MetaProperties, read_meta_properties
 from odradek.testing.disk import SimulatedCrash, SimulatedDisk
 

@@ -31,7 +31,7 @@ def test_a_group_has_the_newest_settings_of_the_broker_and_its_own(
 ) -> None:
     find = FindCoordinatorRequest(coordinator_keys=["g"])
     connection.ask(find, FindCoordinatorResponse)
-    settings = broker.node.groups.settings
+    settings = broker.node.broker.groups.settings
     assert settings is not None
     for value in (0, 50):
         set_config(connection, BROKER, "", "group.consumer.assignment.interval.ms", str(value))

@@ -81,7 +81,7 @@ def moves_held_back() -> Iterator[None]:
     """Have moves begun but not gone on with: who looks at one would often come too late."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LogMoves, "tick", lambda _moves, _now_ms: [])
-        patched.setattr(LogMoves, "next_deadline_ms", lambda _moves, _now_ms: NEVER_MS)
+        patched.setattr(LogMoves, "next_deadline_ms", lambda _moves: NEVER_MS)
         yield
 
 
@@ -108,7 +108,7 @@ def test_a_replica_moves_and_is_used_all_the_time(
     fetch = FetchRequest(max_bytes=1000, topics=[FetchTopic(topic="t", partitions=[wanted])])
     answered = connection.ask(fetch, FetchResponse, BY_NAME).responses[0].partitions[0]
     assert b"after" in bytes(answered.records or b"")
-    log = broker.node.store.get(T0)
+    log = broker.node.broker.store.get(T0)
     assert log is not None
     assert log.folder.parent == tmp_path / after
     assert log.high_watermark == written + 1
@@ -132,7 +132,7 @@ def test_a_topic_is_created_where_it_was_wanted(
     (busy,) = where(connection)
     alter(connection, tmp_path / busy, "u")
     broker.create_topic("u")
-    log = broker.node.store.get(TopicPartition("u", 0))
+    log = broker.node.broker.store.get(TopicPartition("u", 0))
     assert log is not None
     assert log.folder == tmp_path / busy / "u-0"
 

@@ -34,9 +34,9 @@ def test_the_quorum_is_this_node(
     assert found.observers == []
     (voter,) = found.current_voters
     assert voter.replica_id == 1
-    assert voter.log_end_offset == found.high_watermark == broker.node.metadata_offset + 1
+    assert voter.log_end_offset == found.high_watermark == broker.node.broker.metadata_offset + 1
     assert (voter.last_caught_up_timestamp > 0) == (version >= 1)
-    directory_id = broker.node.store.directories[0].directory_id
+    directory_id = broker.node.broker.store.directories[0].directory_id
     assert voter.replica_directory_id == (directory_id if version >= 2 else ZERO_UUID)
     assert [node.node_id for node in response.nodes] == ([1] if version >= 2 else [])
 
@@ -66,9 +66,9 @@ def test_features_change_all_or_not_at_all(broker: Broker, connection: BrokerCon
     assert code == ErrorCode.INVALID_UPDATE_VERSION
     assert METADATA_VERSION in (message or "")
     assert update(connection, down, validate_only=True) == (0, None)
-    assert broker.node.image.features[SHARE_VERSION] == 1
+    assert broker.node.broker.image.features[SHARE_VERSION] == 1
     assert update(connection, down) == (0, None)
-    assert SHARE_VERSION not in broker.node.image.features
+    assert SHARE_VERSION not in broker.node.broker.image.features
 
 
 def subscription(connection: BrokerConnection, client: Uuid) -> GetTelemetrySubscriptionsResponse:

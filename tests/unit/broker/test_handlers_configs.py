@@ -164,7 +164,7 @@ def test_what_cannot_be_described_is_refused_by_itself(
 
 
 def test_a_broker_shows_its_file_but_no_secrets() -> None:
-    config = {"num.partitions": "7", "ssl.key.password": "hush", "my.plugin.token": "hush"}
+    config = {"num.partitions": "7", "ssl.key.password": "hush", "rsm.config.token": "hush"}
     with Broker(config=config) as broker, BrokerConnection(broker.port) as connection:
         entries = {
             entry.name: entry for entry in describe(connection, BROKER, "1", synonyms=True).configs
@@ -173,7 +173,7 @@ def test_a_broker_shows_its_file_but_no_secrets() -> None:
     partitions = entries["num.partitions"]
     assert (partitions.value, partitions.config_source) == ("7", static)
     assert partitions.read_only
-    for name in ("ssl.key.password", "my.plugin.token"):
+    for name in ("ssl.key.password", "rsm.config.token"):
         secret = entries[name]
         assert (secret.value, secret.is_sensitive, secret.config_source) == (None, True, static)
         assert [each.value for each in secret.synonyms] == [None]
@@ -215,7 +215,7 @@ def test_a_change_is_there_when_it_is_answered(
     assert describe_one(connection, TOPIC, "orders", "cleanup.policy") == ("delete,compact", own)
     retention = describe_one(connection, TOPIC, "orders", "retention.ms")
     assert retention == ("604800000", ConfigSource.DEFAULT_CONFIG)
-    assert broker.node.store.logs[0].config.max_message_bytes == 2000
+    assert broker.node.broker.store.logs[0].config.max_message_bytes == 2000
 
 
 def test_validating_changes_nothing(broker: Broker, connection: BrokerConnection) -> None:

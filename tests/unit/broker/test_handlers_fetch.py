@@ -106,7 +106,7 @@ def seen(response: FetchResponse) -> list[tuple[str, int]]:
 
 def wait_until_one_waits(broker: Broker) -> None:
     deadline = monotonic() + 120
-    while len(broker.node.delayed) == 0:
+    while len(broker.node.broker.delayed) == 0:
         assert monotonic() < deadline, "nobody waits"
         sleep(0.001)
 
@@ -128,7 +128,7 @@ def test_a_session_tells_only_what_changed(broker: Broker, connection: BrokerCon
     news = only(client.fetch())
     assert (news.partition_index, news.high_watermark) == (1, 1)
     assert news.records
-    assert broker.node.fetch_sessions.partitions == 3
+    assert broker.node.broker.fetch_sessions.partitions == 3
 
 
 def test_a_session_tells_that_records_were_deleted(
@@ -154,7 +154,7 @@ def test_old_versions_have_no_sessions(
     client = Client(connection, version)
     for _ in range(2):
         assert seen(client.fetch(topic("t", 0))) == [("t", 0)]
-    assert broker.node.fetch_sessions.sessions == 0
+    assert broker.node.broker.fetch_sessions.sessions == 0
 
 
 def test_any_connection_may_use_a_session(
@@ -231,7 +231,7 @@ def test_an_id_that_nobody_knows_stays_in_the_session(
     broker: Broker, connection: BrokerConnection
 ) -> None:
     broker.create_topic("t")
-    known, unknown = broker.node.image.topics["t"].topic_id, Uuid(bytes(range(16)))
+    known, unknown = broker.node.broker.image.topics["t"].topic_id, Uuid(bytes(range(16)))
     client = Client(connection, 18)
     client.fetch(topic("", 0, topic_id=known), topic("", 0, topic_id=unknown))
     for _ in range(2):
@@ -285,10 +285,10 @@ def test_logs_that_part_are_told_where(tmp_path: Path) -> None:
         with BrokerConnection(broker.port) as connection:
             for _ in range(3):
                 produce(connection, "t")
-        old_epoch = broker.node.image.topics["t"].partitions[0].leader_epoch
+        old_epoch = broker.node.broker.image.topics["t"].partitions[0].leader_epoch
     with Broker(data_dir=str(tmp_path)) as broker, BrokerConnection(broker.port) as connection:
         produce(connection, "t")
-        epoch = broker.node.image.topics["t"].partitions[0].leader_epoch
+        epoch = broker.node.broker.image.topics["t"].partitions[0].leader_epoch
         assert epoch > old_epoch + 1, "else the epoch in between is none"
 
         def ask(offset: int, last_fetched_epoch: int) -> PartitionData:
@@ -314,7 +314,7 @@ def test_whoever_knows_an_old_leader_is_told_the_current_one(tmp_path: Path) -> 
     with Broker(topics=["t"], data_dir=str(tmp_path)):
         pass
     with Broker(data_dir=str(tmp_path)) as broker, BrokerConnection(broker.port) as connection:
-        image = broker.node.image.topics["t"]
+        image = broker.node.broker.image.topics["t"]
         epoch = image.partitions[0].leader_epoch
         assert epoch > 0
         wanted = topic("", 0, topic_id=image.topic_id, current_leader_epoch=0)
@@ -327,3 +327,30 @@ def test_whoever_knows_an_old_leader_is_told_the_current_one(tmp_path: Path) -> 
         assert (endpoint.node_id, endpoint.port) == (broker.node.node_id, broker.port)
         before = Client(connection, 15).fetch(wanted)
         assert only(before).current_leader is None
+
+
+def test_an_epoch_begins_before_its_first_record(tmp_path: Path) -> None:
+    """As in Kafka: with leadership. A follower of an empty partition asks so."""
+
+    def ask(connection: BrokerConnection, offset: int, epoch: int) -> PartitionData:
+        return only(Client(connection).fetch(topic("t", offset, last_fetched_epoch=epoch)))
+
+    with Broker(topics=["t"], data_dir=str(tmp_path)) as broker:
+        epoch = broker.node.broker.image.topics["t"].partitions[0].leader_epoch
+        with BrokerConnection(broker.port) as connection:
+            data = ask(connection, 0, epoch)
+            assert (data.error_code, data.diverging_epoch) == (0, None)
+            beyond = EpochEndOffset(epoch=epoch, end_offset=0)
+            assert ask(connection, 1, epoch).diverging_epoch == beyond
+            assert ask(connection, 0, epoch + 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            produce(connection, "t")
+            assert ask(connection, 0, epoch).records
+    with Broker(data_dir=str(tmp_path)) as broker, BrokerConnection(broker.port) as connection:
+        later = broker.node.broker.image.topics["t"].partitions[0].leader_epoch
+        assert later > epoch
+        data = ask(connection, 1, later)
+        assert (data.error_code, data.diverging_epoch) == (0, None)
+        checkpoint = tmp_path / "t-0" / "leader-epoch-checkpoint"
+        assert checkpoint.read_text() == f"0\n1\n{epoch} 0\n"  # an election syncs nothing
+        produce(connection, "t")
+        assert checkpoint.read_text() == f"0\n2\n{epoch} 0\n{later} 1\n"

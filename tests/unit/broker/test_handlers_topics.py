@@ -7,6 +7,11 @@ import pytest
 from odradek.core.errors import ErrorCode
 from odradek.protocol.generated import describe_log_dirs, describe_producers, elect_leaders
 from odradek.protocol.generated import describe_topic_partitions as paged
+from odradek.protocol.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from odradek.protocol.generated.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -48,7 +53,7 @@ def test_a_partition_has_no_nulls(broker: Broker, connection: BrokerConnection) 
     broker.create_topic("orders")
     request = paged.DescribeTopicPartitionsRequest(topics=[paged.TopicRequest(name="orders")])
     (topic,) = connection.ask(request, paged.DescribeTopicPartitionsResponse).topics
-    assert topic.topic_id == broker.node.image.topics["orders"].topic_id
+    assert topic.topic_id == broker.node.broker.image.topics["orders"].topic_id
     assert not topic.is_internal
     (partition,) = topic.partitions
     assert (partition.leader_id, partition.leader_epoch) == (1, 0)
@@ -195,4 +200,32 @@ def test_elections_are_not_needed_where_there_is_one_replica(
         assert answer == (0, {"orders": [no, unknown]})
     assert elect(connection, PREFERRED, None) == (0, {"orders": []})
     code, results = elect(connection, NO_SUCH_ELECTION, {"orders": [0]})
-    assert (code, results) == (ErrorCode.INVALID_REQUEST, {})
+    assert (code, results) == (ErrorCode.INVALID_REQUEST, {"orders": [ErrorCode.INVALID_REQUEST]})
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 13])
+def test_a_topic_is_unknown_in_the_answer_that_creates_it(
+    broker: Broker, connection: BrokerConnection, version: int
+) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    (topic,) = connection.ask(request, MetadataResponse, version).topics
+    assert (topic.error_code, topic.name) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "new")
+    while topic.error_code:
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (topic,) = connection.ask(request, MetadataResponse, version).topics
+    assert len(topic.partitions) == 1
+    assert "new" in broker.node.broker.image.topics
+
+
+def test_the_next_answer_says_why_a_topic_could_not_be_created() -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    with (
+        Broker(config={"default.replication.factor": "3"}) as broker,
+        BrokerConnection(broker.port) as connection,
+    ):
+        codes = []
+        while ErrorCode.INVALID_REPLICATION_FACTOR not in codes:
+            (topic,) = connection.ask(request, MetadataResponse).topics
+            codes.append(topic.error_code)
+        assert codes[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert "new" not in broker.node.broker.image.topics

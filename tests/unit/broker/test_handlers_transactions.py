@@ -479,7 +479,7 @@ def test_a_fenced_coordinator_gives_its_markers_up(
         assert producer.produce(b"never decided") == NONE
         assert producer.end(commit=True, version=4) == NONE
         assert state_of(connection) == "PrepareCommit"
-        assert broker.node.transactions.marker_retries == 0
+        assert broker.node.broker.transactions.marker_retries == 0
         given_up = [each for each in caplog.records if "given up" in each.getMessage()]
         assert len(given_up) == 1
         assert producer.end(commit=True, version=4) == ErrorCode.CONCURRENT_TRANSACTIONS

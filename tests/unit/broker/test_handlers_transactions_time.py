@@ -68,7 +68,7 @@ def cut(data_dir: Path, partition: TopicPartition, records: int) -> None:
     """Take records off the end of a log."""
     log = open_stopped(data_dir, partition)
     assert log.truncate_to(log.log_end_offset - records, now_ms=0)
-    log.close(now_ms=0)
+    log.close()
 
 
 def set_level(connection: BrokerConnection, level: int) -> None:
@@ -265,7 +265,7 @@ def with_last_epoch(data_dir: Path, *, timeout_ms: int) -> TransactionMetadata:
     builder = BatchBuilder()
     builder.append(last.updated_ms, record.key_bytes(), record.value_bytes())
     log.append_as_leader(builder.build(), leader_epoch=0, now_ms=last.updated_ms)
-    log.close(now_ms=0)
+    log.close()
     return last
 
 

@@ -19,10 +19,12 @@ from odradek.protocol.generated.update_features import (
 )
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
+from tests.interop.ports import free_ports
 
+(CONTROLLER_PORT,) = free_ports(1)
 WITH_LISTENER = {
     "node.id": "1",
-    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:9093",
+    "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{CONTROLLER_PORT}",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "controller.listener.names": "CONTROLLER",
 }
@@ -77,8 +79,8 @@ def test_it_is_raised_and_survives_restarts(tmp_path: Path, more: dict[str, str]
     for _ in range(2):
         with Broker(config=config, data_dir=str(tmp_path)) as broker:
             assert level(broker) == 1
-            assert voters(broker) == [(1, [("CONTROLLER", "127.0.0.1", 9093)])]
-            assert set(broker.node.image.topics) == {"t"}
+            assert voters(broker) == [(1, [("CONTROLLER", "127.0.0.1", CONTROLLER_PORT)])]
+            assert set(broker.node.broker.image.topics) == {"t"}
 
 
 def test_a_dry_run_and_a_bad_neighbour_change_nothing(tmp_path: Path) -> None:

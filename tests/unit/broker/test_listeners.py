@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.listeners import client_listeners, registered_listeners, server_limits
+from odradek.broker.listeners import (
+    client_listeners,
+    controller_listeners,
+    registered_listeners,
+    server_limits,
+)
 from odradek.core.config import (
     STANDALONE,
     BrokerConfig,
@@ -52,7 +57,7 @@ def test_each_listener_speaks_what_the_map_says(pki: Path) -> None:
             **files(pki),
             "listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:9093,CONTROL://127.0.0.1:9094",
             "advertised.listeners": "IN://inside:7,OUT://outside:0",
-            "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SSL,CONTROL:SASL_SSL",
+            "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SSL,CONTROL:PLAINTEXT",
             "inter.broker.listener.name": "IN",
             "controller.listener.names": "CONTROL",
         }
@@ -63,6 +68,7 @@ def test_each_listener_speaks_what_the_map_says(pki: Path) -> None:
         ("OUT", "SSL"),
     ]
     assert [each.tls is None for each in opened] == [True, False]
+    assert [each.name for each in controller_listeners(config)] == ["CONTROL"]
     told = registered_listeners(config, {"IN": ("127.0.0.1", 1), "OUT": ("127.0.0.1", 9093)})
     assert [(each.name, each.host, each.port, each.security_protocol) for each in told] == [
         ("IN", "inside", 7, 0),
@@ -79,6 +85,22 @@ def test_sasl_is_refused_and_not_opened_to_all(protocol: str) -> None:
     }
     with pytest.raises(ConfigError, match=f"A should speak {protocol}, and SASL is not supported"):
         client_listeners(config_of(texts))
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+@pytest.mark.parametrize("controller", ["", ",CONTROLLER://127.0.0.1:9093"])
+def test_a_node_with_nothing_but_sasl_is_told_that_it_is_not_there_yet(
+    protocol: str, controller: str
+) -> None:
+    texts = {
+        "listeners": f"{protocol}://127.0.0.1:9092{controller}",
+        "controller.listener.names": "CONTROLLER",
+    }
+    plain = protocol.removeprefix("SASL_")
+    todo = rf"SASL is not supported on listeners yet: let it speak {plain} \(listeners={plain}://"
+    with pytest.raises(ConfigError, match=todo) as caught:
+        config_of(texts)
+    assert caught.value.name == "listeners"
 
 
 def test_a_listener_has_its_own_ssl_configs_before_those_of_the_node(pki: Path) -> None:

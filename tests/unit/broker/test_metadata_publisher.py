@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path, PurePath
 
 from odradek.broker.metadata_publisher import LOGS_PER_TURN_MAX
-from odradek.broker.node import Node
 from odradek.controller import Controller
 from odradek.core.config import STANDALONE, load_broker_config, parse_overrides
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.node.node import Node
+from odradek.node.ports import real_ports
 from odradek.protocol.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.generated.delete_topics import DeleteTopicsRequest
 from odradek.protocol.generated.metadata import MetadataRequest, MetadataResponse
@@ -56,7 +57,7 @@ async def running(disk: GatedDisk, *folders: Path) -> AsyncIterator[Node]:
     texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": ",".join(map(str, folders))}
     overrides = parse_overrides(f"{name}={value}" for name, value in texts.items())
     base = {**STANDALONE, "log.cleaner.enable": "false"}
-    node = Node(load_broker_config(overrides, base=base).config, disk=disk)
+    node = Node(load_broker_config(overrides, base=base).config, real_ports(disk=disk))
     await node.start()
     try:
         yield node
@@ -68,12 +69,12 @@ async def running(disk: GatedDisk, *folders: Path) -> AsyncIterator[Node]:
 def create(node: Node, name: str, partitions: int = 1) -> "asyncio.Future[object]":
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic])
-    return change(node, lambda controller: controller.create_topics(request, node.random))
+    return change(node, lambda controller: controller.create_topics(request, node.broker.random))
 
 
 def change(node: Node, plan: "Callable[[Controller], object]") -> "asyncio.Future[object]":
     done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    node.change(plan, done.set_result)  # type: ignore[arg-type]
+    node.controller.host.submit(plan, done.set_result)  # type: ignore[arg-type]
     return done
 
 
@@ -146,12 +147,15 @@ def test_what_is_committed_later_takes_effect_later(tmp_path: Path) -> None:
             for name, future in (("created", created), ("deleted", deleted), ("again", again)):
                 future.add_done_callback(partial(_note, order, name))
             assert await asyncio.to_thread(disk.reached.wait, SECONDS_MAX)
-            assert node.image.topics == {}
+            assert node.broker.image.topics == {}
             disk.gate.set()
             await reply(again)
             assert order == ["created", "deleted", "again"]
-            assert node.replicas.partitions == [TopicPartition("t", 0), TopicPartition("t", 1)]
-            node.store.check_invariants()
+            assert node.broker.replicas.partitions == [
+                TopicPartition("t", 0),
+                TopicPartition("t", 1),
+            ]
+            node.broker.store.check_invariants()
 
     asyncio.run(story())
 
@@ -171,10 +175,10 @@ def test_a_directory_that_fails_leaves_the_others(tmp_path: Path) -> None:
             port = node.server.endpoints["PLAINTEXT"][1]
             found = await asyncio.to_thread(codes, port)
             assert found == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
-            assert [each.is_online for each in node.store.directories] == [True, False]
+            assert [each.is_online for each in node.broker.store.directories] == [True, False]
             # And it goes on: there is a place for the next one.
             await reply(create(node, "u"))
-            assert node.replicas.find(TopicPartition("u", 0)) is not None
+            assert node.broker.replicas.find(TopicPartition("u", 0)) is not None
 
     asyncio.run(story())
 
@@ -189,7 +193,7 @@ def test_a_node_that_stops_meanwhile_goes_on_at_the_next_start(tmp_path: Path) -
             assert await asyncio.to_thread(disk.reached.wait, SECONDS_MAX)
             asyncio.get_running_loop().call_soon(disk.gate.set)
         async with running(disk, tmp_path) as node:
-            assert len(node.replicas.partitions) == MANY
-            assert node.store.problems == []
+            assert len(node.broker.replicas.partitions) == MANY
+            assert node.broker.store.problems == []
 
     asyncio.run(story())

@@ -216,7 +216,7 @@ def test_requests_that_wait_are_in_purgatory(broker: Broker, connection: BrokerC
         connection_seen = 0
         while connection_seen == 0:  # a request on another connection is no proof that it is there
             assert fetch(connection, "orders", 0)[0] == 0
-            connection_seen = len(broker.node.delayed)
+            connection_seen = len(broker.node.broker.delayed)
         name = "kafka_server_delayedoperationpurgatory_purgatorysize"
         assert scrape(broker).value(name, delayedoperation="Fetch") == 1
 
@@ -283,7 +283,7 @@ def commit(broker: Broker, connection: BrokerConnection, offset: int = 1) -> Non
     assert connection.ask(init, InitProducerIdResponse, 5).error_code == 0
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(
-        topic_id=broker.node.image.topics["orders"].topic_id, partitions=[partition]
+        topic_id=broker.node.broker.image.topics["orders"].topic_id, partitions=[partition]
     )
     request = OffsetCommitRequest(group_id='a "group"', topics=[topic])
     (answer,) = connection.ask(request, OffsetCommitResponse).topics
@@ -298,7 +298,7 @@ def test_a_node_that_nobody_scrapes_does_not_load_what_scrapes_need() -> None:
         "with Broker(topics=['t']) as broker:\n"
         "    late = ('prometheus_client', 're2', 'odradek.broker.metrics.client_metrics')\n"
         "    assert not [name for name in late if name in sys.modules]\n"
-        "    assert b'kafka_brokers 1.0' in broker.node.metrics.text()\n"
+        "    assert b'kafka_brokers 1.0' in broker.node.broker.metrics.text()\n"
         "    assert 'prometheus_client' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=180)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.dynamic_config import with_dynamic_configs
-from odradek.broker.event_log import Event
 from odradek.core.errors import ErrorCode
+from odradek.core.event import Event
+from odradek.metadata.dynamic_config import with_dynamic_configs
 from odradek.metadata.image import ClusterImage
 from odradek.protocol.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.generated.delete_topics import (
@@ -46,6 +46,7 @@ def test_a_life_is_told(lines: pytest.LogCaptureFixture, tmp_path: Path) -> None
     assert started.pop("version") is not None
     assert started == {
         "node_id": 1,
+        "roles": ["broker", "controller"],
         "cluster_id": cluster_id,
         "listeners": [f"PLAINTEXT://127.0.0.1:{port} (PLAINTEXT)"],
         "log_dirs": [str(tmp_path)],
@@ -95,7 +96,7 @@ def test_dynamic_configs_that_do_not_fit_any_more_are_told(
         found, _ = with_dynamic_configs(config, image)  # type: ignore[arg-type]
         return found, ("listener.name.x.ssl.key.password", "num.io.threads")
 
-    monkeypatch.setattr("odradek.broker.node.with_dynamic_configs", refuse)
+    monkeypatch.setattr("odradek.broker.broker_server.with_dynamic_configs", refuse)
     with Broker():
         pass
     told = events(lines)["dynamic configs cannot be used and are left out"]

@@ -106,7 +106,7 @@ def batch() -> bytearray:
 
 
 def topic_ids(broker: Broker) -> list[tuple[str, Uuid]]:
-    return [("t", broker.node.image.topics["t"].topic_id), ("ghost", ZERO_UUID)]
+    return [("t", broker.node.broker.image.topics["t"].topic_id), ("ghost", ZERO_UUID)]
 
 
 def produce(broker: Broker, version: int) -> Message:

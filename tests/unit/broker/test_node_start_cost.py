@@ -20,7 +20,7 @@ LATER = (
 )
 _SCRIPT = """
 import asyncio, sys
-from odradek.broker.node import Node
+from odradek.node.node import Node
 from odradek.core.config import STANDALONE, load_broker_config, parse_overrides
 
 async def start():
@@ -43,7 +43,7 @@ def modules_after_start(folder: Path, *settings: str) -> set[str]:
 
 def test_a_start_loads_nothing_that_only_later_requests_need(tmp_path: Path) -> None:
     loaded = modules_after_start(tmp_path, "log.cleaner.enable=false")
-    assert "odradek.broker.node" in loaded
+    assert "odradek.broker.broker_server" in loaded
     assert loaded.isdisjoint(LATER), loaded.intersection(LATER)
 
 

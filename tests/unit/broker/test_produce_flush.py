@@ -35,7 +35,7 @@ def test_what_is_acknowledged_was_synced(broker: Broker, connection: BrokerConne
     broker.create_topic("t", flush_messages="1")
     answer = produce(connection)
     assert (answer.error_code, answer.base_offset) == (0, 0)
-    log = broker.node.store.get(TopicPartition("t", 0))
+    log = broker.node.broker.store.get(TopicPartition("t", 0))
     assert log is not None
     assert log.recovery_point == 1
 
@@ -53,7 +53,7 @@ def failing_in(folder: PurePath) -> Callable[[OsDisk, PurePath], None]:
 
 
 def folder_of(broker: Broker) -> PurePath:
-    return broker.node.store.directories[0].path
+    return broker.node.broker.store.directories[0].path
 
 
 def test_a_failed_sync_is_an_error_and_not_an_acknowledgement(
@@ -91,7 +91,7 @@ def test_a_directory_that_failed_leaves_the_others_at_work(
         broken = next(
             number
             for number in range(2)
-            if broker.node.store.directory_of(TopicPartition("t", number)).path == folders[1]
+            if broker.node.broker.store.directory_of(TopicPartition("t", number)).path == folders[1]
         )
         with monkeypatch.context() as patched:
             patched.setattr(OsDisk, "sync_file", failing_in(folders[1]))

@@ -40,5 +40,5 @@ def state_of(connection: BrokerConnection, transactional_id: str = "tx") -> str:
 
 def offsets(broker: Broker, partition: TopicPartition = T0) -> tuple[int, int]:
     """Return the last stable offset and the end of the log of a broker that rests."""
-    log = broker.node.replicas.leader(partition).log
+    log = broker.node.broker.replicas.leader(partition).log
     return log.last_stable_offset, log.log_end_offset

@@ -12,6 +12,7 @@ from odradek.testing.broker import Broker
 
 ADMIN_TOOLS = (
     "broker-api-versions",
+    "client-metrics",
     "configs",
     "consumer-groups",
     "delete-records",
@@ -61,6 +62,14 @@ def test_an_unknown_flag_is_exit_code_one(tool: str) -> None:
     assert result.stderr.splitlines()[0].startswith("No such option")
 
 
+@pytest.mark.parametrize("tool", [*ADMIN_TOOLS, *GROUPS])
+def test_a_refusal_does_not_drown_in_the_list_of_options(tool: str) -> None:
+    result = run(tool, "--bogus", "x")
+    told = result.stderr.splitlines()
+    assert len(told) <= 4
+    assert f"Try 'main {tool} --help'" in told[-1]
+
+
 @pytest.mark.parametrize("tool", ADMIN_TOOLS)
 def test_zookeeper_is_answered_with_what_to_use(tool: str) -> None:
     result = run(tool, "--zookeeper", "localhost:2181")
@@ -84,16 +93,19 @@ def test_a_server_is_needed(servers: str) -> None:
     result = run("topics", "--list")
     assert result.exit_code == 1
     assert result.stderr.startswith('Missing required argument "[bootstrap-server]"')
-    result = run("features", "describe")
+    result = run("transactions", "list")
     assert result.exit_code == 1
     assert result.stderr.startswith("You must specify --bootstrap-server")
 
 
-def test_nobody_there_is_one_line_and_exit_code_one() -> None:
-    quick = ("--command-property", "default.api.timeout.ms=200")
+def test_nobody_there_is_a_warning_one_line_and_exit_code_one() -> None:
+    quick = ("--command-property", "default.api.timeout.ms=2000")
     result = run("log-dirs", "--bootstrap-server", "127.0.0.1:1", "--describe", *quick)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert len(result.stderr.splitlines()) == 1
+    warning, reason = result.stderr.splitlines()
+    assert warning.startswith("WARN: ")
+    assert "127.0.0.1:1: connection refused" in warning
+    assert reason.startswith("no answer from 127.0.0.1:1 after 2000 ms")
     assert "127.0.0.1:1" in result.stderr
 
 
@@ -188,7 +200,62 @@ def test_the_former_name_of_a_flag_is_taken_with_a_word(servers: str, tmp_path: 
     assert "cannot be specified together" in both.stderr
 
 
-@pytest.mark.parametrize("tool", ["configs", "reassign-partitions", "features", "metadata-quorum"])
-def test_the_controllers_are_reached_through_brokers(tool: str) -> None:
-    result = run(tool, "--bootstrap-controller", "h:1", "--describe" if tool == "configs" else "x")
+CONTROLLER = ("--bootstrap-controller", "h:1")
+SERVER = ("--bootstrap-server", "h:1")
+
+
+@pytest.mark.parametrize(
+    ("called", "both", "neither"),
+    [
+        (
+            ("cluster", "cluster-id"),
+            "argument --bootstrap-controller/-C: not allowed with argument --bootstrap-server/-b",
+            "one of the arguments --bootstrap-server/-b --bootstrap-controller/-C is required",
+        ),
+        (
+            ("configs", "--describe", "--broker-defaults"),
+            "Only one of --bootstrap-server or --bootstrap-controller can be specified",
+            "Either --bootstrap-server or --bootstrap-controller must be specified.",
+        ),
+        (
+            ("reassign-partitions", "--list"),
+            "Please don't specify both --bootstrap-server and --bootstrap-controller",
+            "Please specify either --bootstrap-server or --bootstrap-controller",
+        ),
+    ],
+)
+def test_brokers_or_controllers_and_not_both(
+    called: tuple[str, ...], both: str, neither: str
+) -> None:
+    result = run(*called, *SERVER, *CONTROLLER)
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, both)
+    result = run(*called)
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, neither)
+
+
+@pytest.mark.parametrize("tool", ["features", "metadata-quorum"])
+def test_brokers_or_controllers_before_a_command(tool: str) -> None:
+    result = run(tool, *SERVER, *CONTROLLER, "describe")
+    both = "argument --bootstrap-controller: not allowed with argument --bootstrap-server"
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, both)
+    result = run(tool, "describe")
     assert result.exit_code == 1
+    assert "either --bootstrap-controller or --bootstrap-server" in result.stderr.splitlines()[0]
+
+
+def test_what_controllers_cannot_do_is_refused_before_they_are_asked(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    asked = ("--verify", "--reassignment-json-file", file)
+    result = run("reassign-partitions", *CONTROLLER, *asked)
+    said = 'Option "[bootstrap-controller]" can\'t be used with action "[verify]"'
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, said)
+    result = run("cluster", "list-endpoints", *CONTROLLER, "--include-fenced-brokers")
+    said = "The option --include-fenced-brokers is only supported with --bootstrap-server option"
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, said)
+
+
+def test_the_flag_wins_over_both_addresses_of_a_file(servers: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.controllers=nowhere:1\nbootstrap.servers=nowhere:1\n")
+    result = run("cluster", "cluster-id", "-b", servers, "-c", file)
+    assert result.exit_code == 0, result.output

@@ -52,7 +52,7 @@ REFUSED = [
     ("configs", "--alter --topic x --add-config a", "Invalid entity config"),
     ("configs", "--alter --topic x --add-config a/b=c", "Invalid character found"),
     ("configs", "--alter --topic x --add-config a=b --delete-config a", "set and taken back"),
-    ("configs", "--describe --user u", "comes later"),
+    ("configs", "--describe --client c", "comes later"),
     ("consumer-groups", "--list --delete", "Command must include exactly one action: --list"),
     ("consumer-groups", "--describe", "Option [describe] takes one of these options"),
     ("consumer-groups", "--delete", "Option [delete] takes one of these options"),

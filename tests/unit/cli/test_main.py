@@ -1,7 +1,11 @@
 """The ``odradek`` command as a user runs it."""
 
+from importlib.metadata import version
+
+import pytest
 from click.testing import CliRunner
 
+import odradek
 from odradek.cli.main import main
 
 
@@ -16,3 +20,33 @@ def test_version_names_the_package() -> None:
     result = CliRunner().invoke(main, ["--version"])
     assert result.exit_code == 0
     assert "0.1.0" in result.output
+
+
+def test_the_package_has_its_version_too() -> None:
+    assert odradek.__version__ == version("odradek") == "0.1.0"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        odradek.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("tpoics", "topics"),
+        ("console-consumr", "console-consumer"),
+        ("kafka-topics.sh", "topics"),
+        ("kafka-server-start", "serve"),
+        ("features upgade", "upgrade"),
+    ],
+)
+def test_a_command_that_is_misspelt_is_answered_with_the_nearest(typed: str, meant: str) -> None:
+    result = CliRunner().invoke(main, typed.split())
+    assert result.exit_code != 0
+    word = typed.split()[-1]
+    assert f"No such command '{word}'. Did you mean '{meant}'?" in result.stderr
+
+
+def test_a_command_that_is_like_none_is_answered_with_where_they_are_listed() -> None:
+    result = CliRunner().invoke(main, ["xyzzy"])
+    assert "No such command 'xyzzy'." in result.stderr
+    assert "Did you mean" not in result.stderr
+    assert "Try 'main --help'" in result.stderr

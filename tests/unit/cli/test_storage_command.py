@@ -46,7 +46,7 @@ def test_a_formatted_directory_is_served_with_the_features_it_was_given(tmp_path
     assert result.stdout.splitlines()[-1].endswith("with metadata.version 4.1-IV1.")
     with Broker(data_dir=str(tmp_path / "data")) as broker:
         assert broker.node.cluster_id == CLUSTER_ID
-        assert broker.node.image.features == {
+        assert broker.node.broker.image.features == {
             "metadata.version": 27,
             "eligible.leader.replicas.version": 1,
             "transaction.version": 2,

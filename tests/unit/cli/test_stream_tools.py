@@ -51,10 +51,15 @@ def test_the_zookeeper_of_old_is_answered_with_what_to_use(tool: str) -> None:
     assert "use --bootstrap-server" in result.stderr.splitlines()[0]
 
 
+def without_warnings(stderr: str) -> list[str]:
+    """Return what a tool says itself: its client may or may not get to warn before the deadline."""
+    return [each for each in stderr.splitlines() if not each.startswith("WARN: ")]
+
+
 def test_the_broker_list_of_old_is_taken_for_the_server() -> None:
     asked = ("--broker-list", "127.0.0.1:1", *NOBODY, "--topic", "t")
     result = run("console-producer", *asked)
-    note, problem = result.stderr.splitlines()
+    note, problem = without_warnings(result.stderr)
     assert "--broker-list is deprecated" in note
     assert "127.0.0.1:1" in problem
 
@@ -135,7 +140,7 @@ UNREACHABLE = [
 def test_what_fails_is_one_line_and_exit_code_1(arguments: list[str]) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.count("\n") == 1 + ("console-consumer" in arguments)
+    assert len(without_warnings(result.stderr)) == 1 + ("console-consumer" in arguments)
     assert "Traceback" not in result.stderr
 
 

@@ -4,7 +4,7 @@ from math import isnan
 
 import pytest
 
-from odradek.cli.client_metrics import metric_lines
+from odradek.cli.metric_lines import metric_lines
 from odradek.client.metrics import NODES_MAX, WINDOW_MS, Meter, MetricName, NetworkMetrics, Report
 
 

@@ -110,7 +110,7 @@ class Cluster:
             want_fence=want_fence,
             want_shut_down=want_shut_down,
         )
-        return self.apply(self.controller.broker_heartbeat(request, self.now_ms))
+        return self.apply(self.controller.broker_heartbeat(request, self.now_ms, len(self.log)))
 
     def epoch(self, broker_id: int) -> int:
         return self.controller.image.brokers[broker_id].epoch

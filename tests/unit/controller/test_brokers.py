@@ -5,8 +5,9 @@ import pytest
 from odradek.controller import Controller
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
-from odradek.metadata import NO_LEADER, ControllerImage, LeaderRecoveryState
+from odradek.metadata import NO_LEADER, ControllerImage, Endpoint, LeaderRecoveryState
 from odradek.protocol.generated.broker_heartbeat import BrokerHeartbeatRequest
+from odradek.protocol.generated.broker_registration import Listener
 from odradek.protocol.generated.metadata_records import (
     BeginTransactionRecord,
     FeatureLevelRecord,
@@ -38,10 +39,10 @@ def test_registration_is_fenced_until_the_broker_has_caught_up() -> None:
     request = BrokerHeartbeatRequest(
         broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch - 1
     )
-    reply = cluster.apply(cluster.controller.broker_heartbeat(request, 0))
+    reply = cluster.apply(cluster.controller.broker_heartbeat(request, 0, len(cluster.log)))
     assert (reply.is_fenced, reply.is_caught_up) == (True, False)
     request.current_metadata_offset = epoch
-    reply = cluster.apply(cluster.controller.broker_heartbeat(request, 0))
+    reply = cluster.apply(cluster.controller.broker_heartbeat(request, 0, len(cluster.log)))
     assert (reply.is_fenced, reply.is_caught_up) == (False, True)
 
 
@@ -51,6 +52,8 @@ def test_refused_registrations() -> None:
     for log_dirs in ([], [Uuid(bytes(16))], [directory(9)] * 2, [directory(1)]):
         assert refused(cluster, log_dirs=log_dirs) == ErrorCode.INVALID_REGISTRATION
     assert refused(cluster, features=[]) == ErrorCode.INVALID_REGISTRATION
+    listener = Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=4)
+    assert refused(cluster, listeners=[listener]) == ErrorCode.INVALID_REGISTRATION
     features = registration(9).features
     only_metadata_version = [each for each in features if each.name == "metadata.version"]
     assert refused(cluster, features=only_metadata_version) == ErrorCode.UNSUPPORTED_VERSION
@@ -79,7 +82,7 @@ def test_old_epochs_are_refused() -> None:
     for broker_id, epoch in ((1, cluster.epoch(1) - 1), (2, 0)):
         request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)
         with pytest.raises(ApiError) as error:
-            cluster.controller.broker_heartbeat(request, 0)
+            cluster.controller.broker_heartbeat(request, 0, len(cluster.log))
         assert error.value.code == ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -163,7 +166,7 @@ def test_offline_directory_moves_its_partitions() -> None:
         current_metadata_offset=len(cluster.log),
         offline_log_dirs=[directory(1)],
     )
-    cluster.apply(cluster.controller.broker_heartbeat(beat, 0))
+    cluster.apply(cluster.controller.broker_heartbeat(beat, 0, len(cluster.log)))
     assert cluster.partition("t").leader == 2
     beat = BrokerHeartbeatRequest(
         broker_id=3,
@@ -171,7 +174,7 @@ def test_offline_directory_moves_its_partitions() -> None:
         current_metadata_offset=len(cluster.log),
         offline_log_dirs=[directory(30)],
     )
-    cluster.apply(cluster.controller.broker_heartbeat(beat, 0))
+    cluster.apply(cluster.controller.broker_heartbeat(beat, 0, len(cluster.log)))
     assert cluster.controller.image.brokers[3].log_dirs == (directory(31),)
 
 
@@ -183,7 +186,7 @@ def test_cordoned_broker_gets_no_replicas() -> None:
         current_metadata_offset=len(cluster.log),
         cordoned_log_dirs=[directory(2)],
     )
-    cluster.apply(cluster.controller.broker_heartbeat(beat, 0))
+    cluster.apply(cluster.controller.broker_heartbeat(beat, 0, len(cluster.log)))
     assert cluster.create(new_topic("t", 1, 2))["t"].error_code == 38
     cluster.create(new_topic("u", 4))
     partitions = cluster.controller.image.topics["u"].partitions
@@ -215,6 +218,10 @@ def test_controller_registers_itself() -> None:
     cluster = Cluster()
     cluster.apply(cluster.controller.register_controller(ControllerImage(controller_id=1)))
     assert set(cluster.controller.image.controllers) == {1}
+    endpoints = {"CONTROLLER": Endpoint("CONTROLLER", "h", 9093, security_protocol=-1)}
+    odd = ControllerImage(controller_id=2, endpoints=endpoints)
+    with pytest.raises(ApiError, match="there is no security protocol -1"):
+        cluster.controller.register_controller(odd)
 
 
 def test_half_a_bootstrap_is_aborted_and_done_again() -> None:

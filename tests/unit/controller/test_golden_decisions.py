@@ -92,7 +92,7 @@ def heartbeat(controller: Controller, *, want_shut_down: bool = False) -> Sequen
         current_metadata_offset=1 << 40,
         want_shut_down=want_shut_down,
     )
-    return controller.broker_heartbeat(request, 0).records
+    return controller.broker_heartbeat(request, 0, 0).records
 
 
 def test_bootstrap_records(history: list[Batch]) -> None:

@@ -5,6 +5,7 @@ import pytest
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
 from odradek.metadata import NO_LEADER, LeaderRecoveryState
+from odradek.metadata.image import finish
 from odradek.protocol.generated.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -12,6 +13,7 @@ from odradek.protocol.generated.alter_partition import (
     RequestTopicData,
 )
 from odradek.protocol.generated.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.protocol.generated.metadata_records import ConfigRecord
 from tests.unit.controller.cluster import Cluster, new_topic
 
 PREFERRED, UNCLEAN = 0, 1
@@ -171,3 +173,28 @@ def test_recovering_leader_recovers(cluster: Cluster) -> None:
     assert alter(cluster, [2], recovery=1)[0] == ErrorCode.NONE
     assert alter(cluster, [2, 3])[0] == ErrorCode.NONE
     assert cluster.partition("t").leader_recovery_state == LeaderRecoveryState.RECOVERED
+
+
+def test_the_controller_gives_leaders_back_to_the_preferred_replicas(cluster: Cluster) -> None:
+    cluster.heartbeat(1, want_fence=True)
+    cluster.heartbeat(1)
+    assert cluster.partition("t").leader == 2
+    assert cluster.apply(finish(cluster.controller.elect_preferred_leaders_in_steps())) is False
+    assert cluster.partition("t").leader == 2, "not in sync yet"
+    join_isr(cluster, 2, 3, 1)
+    assert cluster.apply(finish(cluster.controller.elect_preferred_leaders_in_steps())) is False
+    assert cluster.partition("t").leader == 1
+
+
+def test_unclean_leaders_are_elected_only_where_that_is_allowed(cluster: Cluster) -> None:
+    join_isr(cluster, 1)
+    cluster.heartbeat(1, want_fence=True)
+    assert cluster.partition("t").leader == NO_LEADER
+    cluster.apply(finish(cluster.controller.elect_unclean_leaders_in_steps()))
+    assert cluster.partition("t").leader == NO_LEADER
+    allowed = ConfigRecord(
+        resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true"
+    )
+    cluster.controller.replay(allowed)
+    cluster.apply(finish(cluster.controller.elect_unclean_leaders_in_steps()))
+    assert cluster.partition("t").leader == 2

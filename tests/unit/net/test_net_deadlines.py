@@ -3,7 +3,7 @@
 import struct
 
 from odradek.net.server import EventKind, ServerLimits
-from odradek.protocol.framing import RECEIVE_BUFFER_BYTES
+from odradek.protocol.framing import FIRST_BUFFER_BYTES, RECEIVE_BUFFER_BYTES
 from tests.unit.net.net_harness import Echo, Held, Workbench, frame, on_loop, serving, until
 
 LIMITS = ServerLimits(
@@ -99,13 +99,28 @@ def test_a_close_that_does_not_finish_is_finished() -> None:
 def test_a_quiet_connection_gives_its_receive_buffer_back() -> None:
     bench = Workbench(Echo(), LIMITS)
     bench.receive(frame(b"a"))
-    assert len(bench.connection._space) == RECEIVE_BUFFER_BYTES
+    assert len(bench.connection._space) == FIRST_BUFFER_BYTES
     bench.pass_time(15_000)
     assert bench.connection._reader is None
     assert len(bench.connection._space) == 0
     bench.receive(frame(b"b"))
     assert bench.ends() == []
     assert bench.transport.written.endswith(b"b")
+
+
+def test_a_connection_that_sent_much_once_does_not_keep_a_large_buffer() -> None:
+    bench = Workbench(Echo(), LIMITS)
+    bench.receive(frame(bytes(RECEIVE_BUFFER_BYTES)))
+    reader = bench.connection._reader
+    assert reader is not None
+    assert reader.buffer_bytes >= RECEIVE_BUFFER_BYTES
+    for beat in range(30):  # it is never quiet for long
+        bench.pass_time(1_000)
+        bench.receive(frame(b"%d" % beat))
+    assert bench.connection._reader is reader
+    assert reader.buffer_bytes == FIRST_BUFFER_BYTES
+    assert bench.transport.written.endswith(b"29")
+    assert bench.ends() == []
 
 
 @on_loop

@@ -9,6 +9,9 @@ from odradek.core.errors import CorruptionError
 from odradek.protocol.generated import delete_topics, fetch
 from odradek.protocol.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.generated.delete_topics import DeleteTopicsRequest
+from odradek.protocol.generated.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+)
 from odradek.protocol.generated.fetch import FetchRequest
 from odradek.protocol.generated.headers import RequestHeader
 from odradek.protocol.generated.metadata import MetadataRequest, MetadataResponse
@@ -207,6 +210,14 @@ def test_a_string_may_have_32767_bytes_and_no_more() -> None:
     assert len(ApiVersionsRequest.decode(longest, 3).client_software_name) == 32767
     longer = ApiVersionsRequest(client_software_name="n" * 32768).to_bytes(3)
     assert "limit is 32767" in refusal(ApiVersionsRequest, longer, 3)
+
+
+@pytest.mark.parametrize(("character", "kept"), [("k", 32767), ("€", 10922)])
+def test_an_error_message_that_is_too_long_is_cut(character: str, kept: int) -> None:
+    """It quotes what the client sent, which may be as long as a string can be."""
+    response = DescribeUserScramCredentialsResponse(error_message=character * 40_000)
+    decoded = DescribeUserScramCredentialsResponse.decode(response.to_bytes(0), 0)
+    assert decoded.error_message == character * kept
 
 
 def test_strings_inside_arrays_have_the_same_limit() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from odradek.core.errors import ApiError, CorruptionError
 from odradek.protocol.apis import api_named
 from odradek.protocol.framing import (
+    FIRST_BUFFER_BYTES,
     HEADER_TAGS_MAX,
     KEPT_BUFFER_BYTES_MAX,
     RECEIVE_BUFFER_BYTES,
@@ -115,6 +116,41 @@ def test_the_buffer_shrinks_again_after_a_large_frame() -> None:
     assert frame is not None
     del frame
     assert len(reader.writable()) == RECEIVE_BUFFER_BYTES
+
+
+def test_small_requests_need_a_small_buffer_and_a_stream_of_bytes_a_large_one() -> None:
+    reader = FrameReader(LIMIT)
+    for _ in range(1000):
+        reader.receive(framed(b"a heartbeat"))
+        assert reader.next_frame() is not None
+    assert reader.buffer_bytes == FIRST_BUFFER_BYTES
+    for _ in range(10):  # a socket that is never empty: small frames, and reads that fill up
+        space = reader.writable()
+        space[:] = (framed(b"x" * 12) * (len(space) // 16 + 1))[: len(space)]
+        reader.wrote(len(space))
+        while reader.next_frame() is not None:
+            pass
+    assert reader.buffer_bytes == RECEIVE_BUFFER_BYTES
+
+
+def test_a_buffer_is_fitted_to_what_was_used_and_keeps_what_is_unread() -> None:
+    reader = FrameReader(LIMIT)
+    reader.receive(framed(bytes(1 << 20)))
+    assert reader.next_frame() is not None
+    reader.writable()
+    reader.fit()
+    assert reader.buffer_bytes >= 1 << 20, "used since the last time"
+    reader.receive(framed(b"first") + framed(b"second")[:5])
+    assert bytes(reader.next_frame() or b"") == b"first"
+    reader.fit()
+    assert reader.buffer_bytes >= 1 << 20, "half a frame is in it"
+    reader.receive(framed(b"second")[5:])
+    assert bytes(reader.next_frame() or b"") == b"second"
+    reader.writable()
+    reader.fit()
+    assert reader.buffer_bytes == FIRST_BUFFER_BYTES
+    reader.receive(framed(b"third"))
+    assert bytes(reader.next_frame() or b"") == b"third"
 
 
 @pytest.mark.parametrize("version", [0, 2, 4])

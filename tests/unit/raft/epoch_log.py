@@ -26,6 +26,10 @@ class EpochLog:
     def last_epoch(self) -> int:
         return self.epochs[-1] if self.epochs else 0
 
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        known = snapshot_id in (self.earliest_snapshot, self.latest_snapshot)
+        return 100 * snapshot_id.offset if known else None
+
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         end = bisect_right(self.epochs, epoch)
         return OffsetAndEpoch(end, self.epochs[end - 1] if end else epoch)
@@ -38,13 +42,18 @@ def make_node(
     key: ReplicaKey = KEYS[0],
     size: int = 3,
     now_ms: int = 0,
+    voters: VoterSet | None = None,
+    bootstrap_ids: tuple[int, ...] = (),
+    can_become_voter: bool = True,
 ) -> RaftNode:
     return RaftNode(
         key,
-        VoterSet(tuple(KEYS[:size])),
+        voters or VoterSet(tuple(KEYS[:size])),
         log,
         hard_state or HardState(),
         config=CONFIG,
         random=Random(1),
         now_ms=now_ms,
+        bootstrap_ids=bootstrap_ids,
+        can_become_voter=can_become_voter,
     )

@@ -34,11 +34,16 @@ def test_who_needs_a_snapshot(
     assert find_needed_snapshot(cut_log(), fetch_offset, last_fetched_epoch) == needed
 
 
-def test_a_log_from_the_start_needs_none_even_if_there_are_some() -> None:
+def test_a_log_from_the_start_needs_one_only_where_the_follower_has_nothing() -> None:
     log = EpochLog([1, 1, 2, 2], 0, OffsetAndEpoch(0, 0), OffsetAndEpoch(2, 1))
-    assert find_needed_snapshot(log, 0, 0) is None
+    assert find_needed_snapshot(log, 0, 0) == OffsetAndEpoch(2, 1)
     assert find_needed_snapshot(log, 2, 1) is None
     assert find_needed_snapshot(EpochLog([1, 1]), 0, 0) is None
+
+
+def test_the_snapshot_that_formatting_leaves_is_never_offered() -> None:
+    log = EpochLog([1, 1], 0, OffsetAndEpoch(0, 0), OffsetAndEpoch(0, 0))
+    assert find_needed_snapshot(log, 0, 0) is None
 
 
 def test_a_leader_answers_such_a_fetch_with_the_snapshot_and_no_records() -> None:
@@ -53,8 +58,8 @@ def test_a_leader_answers_such_a_fetch_with_the_snapshot_and_no_records() -> Non
     node.step(FetchRequest(1, KEYS[1], node.epoch, 0, 0, None, 500), 0)
     ready = node.take_ready()
     assert ready.reads == ()
-    (sent,) = ready.messages
-    assert isinstance(sent.message, FetchResponse)
-    assert sent.message.error is ErrorCode.NONE
-    assert sent.message.snapshot_id == LATEST
-    assert sent.message.records is None
+    (sent,) = ready.replies
+    assert isinstance(sent, FetchResponse)
+    assert sent.error is ErrorCode.NONE
+    assert sent.snapshot_id == LATEST
+    assert sent.records is None

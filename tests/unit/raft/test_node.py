@@ -21,7 +21,7 @@ from odradek.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from odradek.raft.ready import FetchRead, LeaderChanged, LostLeadership, Send
+from odradek.raft.ready import FetchRead, LeaderChanged, LostLeadership
 from odradek.raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
 from tests.unit.raft.epoch_log import CONFIG, KEYS, EpochLog, make_node
 
@@ -37,7 +37,7 @@ def vote_request(
 
 def answer(node: RaftNode, request: VoteRequest, now_ms: int = 0) -> VoteResponse:
     node.step(request, now_ms)
-    responses = [m for _, m in node.take_ready().messages if isinstance(m, VoteResponse)]
+    responses = [m for m in node.take_ready().replies if isinstance(m, VoteResponse)]
     assert len(responses) == 1
     return responses[0]
 
@@ -56,7 +56,7 @@ def made_leader(log: EpochLog, hard_state: HardState | None = None) -> RaftNode:
     node.take_ready()
     node.tick(FAR_MS)
     for _ in range(2):  # pre-vote, vote
-        request = next(m for target, m in node.take_ready().messages if target == 1)
+        request = next(m for target, m in node.take_ready().requests if target == 1)
         assert isinstance(request, VoteRequest)
         node.step(VoteResponse(request.correlation_id, 1, NONE, None, node.epoch, True), FAR_MS)
     ready = node.take_ready()
@@ -72,7 +72,7 @@ def made_follower(log: EpochLog, epoch: int) -> tuple[RaftNode, FetchRequest]:
     node = make_node(log)
     node.take_ready()
     node.step(BeginQuorumEpochRequest(5, KEYS[0], 1, epoch), 0)
-    fetch = node.take_ready().messages[-1].message
+    fetch = node.take_ready().requests[-1].request
     assert isinstance(fetch, FetchRequest)
     return node, fetch
 
@@ -83,7 +83,7 @@ def test_vote_is_persisted_with_the_answer_and_given_once() -> None:
     node.step(vote_request(2, OffsetAndEpoch(2, 1)), 0)
     ready = node.take_ready()
     assert ready.hard_state == HardState(2, None, KEYS[1])
-    assert Send(1, VoteResponse(77, 0, NONE, None, 2, True)) in ready.messages
+    assert VoteResponse(77, 0, NONE, None, 2, True) in ready.replies
     assert answer(node, vote_request(2, OffsetAndEpoch(2, 1))).vote_granted  # the same again
     assert not answer(node, vote_request(2, OffsetAndEpoch(9, 1), sender=2)).vote_granted
 
@@ -129,14 +129,14 @@ def test_election_goes_by_pre_vote_vote_and_leader_change() -> None:
     ready = node.take_ready()
     assert role_of(node) is Prospective
     assert ready.hard_state is None
-    first = ready.messages[0].message
+    first = ready.requests[0].request
     assert isinstance(first, VoteRequest)
     assert (first.pre_vote, first.replica_epoch) == (True, 1)
     node.step(VoteResponse(first.correlation_id, 1, NONE, None, 1, True), FAR_MS)
     assert role_of(node) is Candidate
     ready = node.take_ready()
     assert ready.hard_state == HardState(2, None, KEYS[0])
-    second = ready.messages[0].message
+    second = ready.requests[0].request
     assert isinstance(second, VoteRequest)
     assert (second.pre_vote, second.replica_epoch) == (False, 2)
     node.step(VoteResponse(first.correlation_id, 1, NONE, None, 2, True), FAR_MS)
@@ -160,7 +160,7 @@ def test_leader_commits_its_own_epoch_only() -> None:
     node.step(fetch_request(epoch, 3, 1), now_ms)  # a majority has all old records
     ready = node.take_ready()
     assert ready.high_watermark is None
-    assert ready.reads == (FetchRead(1, 3, FetchResponse(88, 0, NONE, 0, epoch)),)
+    assert ready.reads == (FetchRead(3, FetchResponse(88, 0, NONE, 0, epoch)),)
     node.step(fetch_request(epoch, 4, epoch), now_ms)
     assert node.take_ready().high_watermark == 4
 
@@ -183,7 +183,7 @@ def test_leader_says_where_logs_part() -> None:
     epoch = node.epoch
     node.step(fetch_request(epoch, 5, 2), FAR_MS)
     expected = FetchResponse(88, 0, NONE, 0, epoch, None, OffsetAndEpoch(3, 1))
-    assert node.take_ready() == Ready(messages=(Send(1, expected),))
+    assert node.take_ready() == Ready(replies=(expected,))
 
 
 def test_fetch_without_news_waits_for_them() -> None:
@@ -195,13 +195,13 @@ def test_fetch_without_news_waits_for_them() -> None:
     assert node.take_ready() == Ready(high_watermark=1)
     log.epochs.append(epoch)
     node.on_appended(now_ms + 10)
-    assert node.take_ready().reads == (FetchRead(1, 1, FetchResponse(88, 0, NONE, 0, epoch, 1)),)
+    assert node.take_ready().reads == (FetchRead(1, FetchResponse(88, 0, NONE, 0, epoch, 1)),)
     node.step(FetchRequest(89, KEYS[1], epoch, 2, epoch, 2, 500), now_ms + 20)
     node.take_ready()
     node.step(vote_request(epoch + 1, OffsetAndEpoch(2, epoch)), now_ms + 30)
     ready = node.take_ready()
     refusal = FetchResponse(89, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, epoch + 1)
-    assert Send(1, refusal) in ready.messages
+    assert refusal in ready.replies
     assert ready.events == (LostLeadership(epoch), LeaderChanged(epoch + 1, None))
 
 
@@ -213,7 +213,7 @@ def test_leader_that_hears_of_no_majority_resigns() -> None:
     assert node.is_leader
     node.tick(start_ms + 1_000 + CONFIG.check_quorum_timeout_ms)
     assert isinstance(node.role, Resigned)
-    ends = [m for _, m in node.take_ready().messages if isinstance(m, EndQuorumEpochRequest)]
+    ends = [m for _, m in node.take_ready().requests if isinstance(m, EndQuorumEpochRequest)]
     assert [end.preferred_candidates for end in ends] == [(KEYS[1], KEYS[2])] * 2
 
 
@@ -228,7 +228,7 @@ def test_follower_appends_flushes_and_fetches_on() -> None:
     node.on_flushed(2, 7)
     ready = node.take_ready()
     assert ready.high_watermark == 1
-    again = ready.messages[0].message
+    again = ready.requests[0].request
     assert isinstance(again, FetchRequest)
     assert (again.fetch_offset, again.last_fetched_epoch, again.high_watermark) == (2, 3, 1)
 
@@ -242,7 +242,7 @@ def test_follower_cuts_its_log_where_it_parts_from_the_leaders() -> None:
     del log.epochs[2:]
     assert node.next_deadline_ms() == 5
     node.tick(5)
-    again = node.take_ready().messages[0].message
+    again = node.take_ready().requests[0].request
     assert isinstance(again, FetchRequest)
     assert (again.fetch_offset, again.last_fetched_epoch) == (2, 1)
 
@@ -251,7 +251,7 @@ def test_committed_records_are_never_cut() -> None:
     log = EpochLog([1, 1])
     node, fetch = made_follower(log, 3)
     node.step(FetchResponse(fetch.correlation_id, 1, NONE, 1, 3, 2), 5)
-    again = node.take_ready().messages[0].message
+    again = node.take_ready().requests[0].request
     lost = FetchResponse(again.correlation_id, 1, NONE, 1, 3, None, OffsetAndEpoch(1, 1))
     with pytest.raises(QuorumError, match="committed up to 2"):
         node.step(lost, 6)
@@ -282,6 +282,17 @@ def test_first_successor_stands_at_once_and_the_others_hold_back() -> None:
     assert node.role.fetch_deadline_ms == 510
 
 
+def test_followers_give_up_on_a_leader_one_after_the_other() -> None:
+    assert [CONFIG.follower_timeout_ms(i, 2) for i in range(2)] == [2_000, 2_250]
+    assert [CONFIG.follower_timeout_ms(i, 4) for i in range(4)] == [2_000, 2_125, 2_250, 2_375]
+    deadlines = []
+    for key in (KEYS[0], KEYS[2]):
+        node = make_node(EpochLog(), HardState(3, 1), key=key)
+        assert isinstance(node.role, Follower)
+        deadlines.append(node.role.fetch_deadline_ms)
+    assert deadlines == [2_000, 2_250]
+
+
 def test_restarted_leader_does_not_lead_its_epoch_again() -> None:
     node = make_node(EpochLog([1, 4]), HardState(4, 0))
     assert isinstance(node.role, Resigned)
@@ -294,7 +305,7 @@ def test_restarted_leader_does_not_lead_its_epoch_again() -> None:
 
 def test_observer_fetches_and_never_stands() -> None:
     node = make_node(EpochLog(), key=KEYS[4])
-    fetch = node.take_ready().messages[0].message
+    fetch = node.take_ready().requests[0].request
     assert isinstance(fetch, FetchRequest)
     node.tick(100_000)
     assert isinstance(node.role, Unattached)

@@ -38,6 +38,16 @@ def test_version_0_is_read() -> None:
     assert read_quorum_state(text) == HardState(2, 1)
 
 
+def test_version_0_is_written_while_the_log_names_no_voters() -> None:
+    state = HardState(2, None, ReplicaKey(1, DIRECTORY_ID))
+    text = write_quorum_state(state, kraft_version=0, voter_ids=(1, 2))
+    assert text == (
+        '{"clusterId":"","leaderId":-1,"leaderEpoch":2,"votedId":1,"appliedOffset":0,'
+        '"currentVoters":[{"voterId":1},{"voterId":2}],"data_version":0}'
+    )
+    assert read_quorum_state(text) == HardState(2, None, ReplicaKey(1))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -120,6 +120,17 @@ def test_every_batch_is_counted_once() -> None:
     assert mine.as_json()["lag"] == {"a-0": 50}
 
 
+def test_a_lag_that_nobody_has_told_is_not_zero() -> None:
+    repeated = progress(0, 1, 40, 40)
+    repeated["sources"] = [{"endOffset": {"a": {"0": 40}}, "latestOffset": None}]
+    mine = QueryProgress("out")
+    mine.take([repeated])
+    assert (mine.needs_ends, mine.total_lag, mine.as_json()["lag"]) == (True, None, {})
+    assert table({"out": mine})[1].split() == "out 0 40 0 10 250 - 0 0".split()
+    mine.measure({P0: 45, P1: 3})
+    assert (mine.needs_ends, mine.lag) == (False, {P0: 5})
+
+
 def test_a_record_counts_once_however_often_it_is_read() -> None:
     mine = QueryProgress("dead_letters")
     observed = {"source": {"rows": 20, "failed": 0}, "dead letters": {"rows": 1, "failed": 1}}
@@ -191,6 +202,10 @@ def test_progress_is_shown_as_a_table_lines_and_json(capsys: pytest.CaptureFixtu
     terminal({"out": mine})
     terminal({"out": mine})
     assert capsys.readouterr().out.count("\x1b[4A") == 1
+    # A note takes the place of the table, and stays: the next one is drawn below it.
+    terminal.note("starting more")
+    terminal({"out": mine})
+    assert capsys.readouterr().out.startswith("\x1b[4A\x1b[2Kstarting more\n\x1b[J\x1b[2KQUERY")
 
 
 def test_an_expectation_is_told_once_as_the_query_has_it_that_is_ahead() -> None:

@@ -3,12 +3,17 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 from odradek.cli.main import main
+from odradek.client.blocking.admin import BlockingAdmin
 from odradek.spark.pipeline.checkpoints import Checkpoints
 from odradek.spark.pipeline.totals import Count, Totals
+from odradek.spark.sink_options import parse_sink_options
+from odradek.spark.task_markers import Task
+from odradek.spark.writing import write_task
 from odradek.testing.broker import Broker
 
 TEXT = """\
@@ -79,6 +84,26 @@ def test_a_reset_commits_where_it_begins_and_status_shows_it(tmp_path: Path) -> 
             running = CliRunner().invoke(main, ["pipeline", "reset", path, "--to-earliest"])
             assert running.exit_code == 1
             assert "is running already" in running.stderr
+
+
+def test_a_reset_forgets_what_sinks_of_the_old_epoch_kept(tmp_path: Path) -> None:
+    with Broker(topics={"a": 1, "b": 1}, memory=True) as broker:
+        path = Path(write(tmp_path, broker.bootstrap_servers))
+        topic = "{name: out, topic: b}"
+        path.write_text(path.read_text().replace("{name: files, format: json, path: out}", topic))
+        query = tmp_path / "state" / "epoch-0" / "out"
+        query.mkdir(parents=True)
+        (query / "metadata").write_text('{"id":"old"}')
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "b"}
+        for name, partition in (("old", 0), ("old", 3), ("other", 0)):
+            rows = pa.RecordBatch.from_pydict({"value": ["x"]})
+            task = Task("odradek-spark", name, "run", 0, partition)
+            write_task(parse_sink_options(given), task, iter([rows]))
+        reset = CliRunner().invoke(main, ["pipeline", "reset", str(path), "--to-earliest"])
+        assert reset.exit_code == 0, reset.output
+        with BlockingAdmin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+            left = sorted(each.group_id for each in admin.list_groups())
+        assert left == ["odradek-spark-other-tasks", "p.out"]
 
 
 def test_status_shows_what_was_counted_since_the_epoch_began(tmp_path: Path) -> None:

@@ -22,12 +22,25 @@ CHAINED = PYTHON + "\nDuring handling of the above exception, another exception 
 CHAINED += 'Traceback (most recent call last):\n  File "/home/me/b.py", line 9, in f\n\nKeyError: 1'
 
 
+STORE = (
+    "[UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS] The feature is not supported: Store "
+    "backend org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider is not "
+    "supported by TransformWithState operator. Please use RocksDBStateStoreProvider."
+)
+STORE_TOLD = (
+    "transformWithState needs RocksDB, but state is kept by HDFSBackedStateStoreProvider: the "
+    "checkpoint was begun with that and keeps it ('odradek pipeline reset' begins a new one), or "
+    "spark.sql.streaming.stateStore.providerClass says so"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("[CAST_INVALID_INPUT] The value 'x' cannot be cast.", None),
         (PYTHON, "ZeroDivisionError: integer division or modulo by zero (scores.py:6)"),
         (OURS, "topic a: UNKNOWN_TOPIC_OR_PARTITION (create the topic)"),
+        (STORE, STORE_TOLD),
         (CHAINED, "KeyError: 1 (b.py:9)"),
         (
             "[USER_RAISED_EXCEPTION] expectation 'e' is not met: n > 0",

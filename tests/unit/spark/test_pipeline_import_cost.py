@@ -36,7 +36,7 @@ def test_a_broker_starts_without_spark(tmp_path: Path) -> None:
         finally:
             process.kill()
     loaded = modules_of(imports.read_text())
-    assert "odradek.broker.node" in loaded
+    assert "odradek.broker.broker_server" in loaded
     assert not any(map(is_spark, loaded)), loaded
 
 

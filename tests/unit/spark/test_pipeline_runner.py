@@ -1,17 +1,23 @@
 """What ``run`` does with queries, without Spark: these only say what Spark's would say."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from pyspark.sql import SparkSession
 
+from odradek.client import BlockingProducer
 from odradek.spark import pipeline
 from odradek.spark.dead_letter_counts import count_batch
+from odradek.spark.pipeline import runner
 from odradek.spark.pipeline.checkpoints import Checkpoints
-from odradek.spark.pipeline.runner import Run
+from odradek.spark.pipeline.display import row
+from odradek.spark.pipeline.runner import OnStage, Run
 from odradek.spark.pipeline.sinks import PlannedQuery
+from odradek.testing.broker import Broker
 
 POLLS_MAX = 100
 TEXT = """name: p
@@ -38,6 +44,8 @@ class Query:
         self._events = events
         self._polls = 0
 
+    sources: tuple[dict[str, Any], ...] = ()
+
     def start(self, checkpoint: str, trigger: pipeline.Trigger) -> "Query":
         self._events.append(f"{self.name} starts")
         return self
@@ -62,6 +70,7 @@ class Query:
             timestamp="2026-01-01T00:00:00.000Z",
             numInputRows=5,
             durationMs={"addBatch": 1},
+            sources=list(self.sources),
         )
 
     @property
@@ -81,19 +90,21 @@ class Query:
 class Unplanned(Run):
     """A run whose queries are those above."""
 
-    def __init__(self, definition: pipeline.Definition, events: list[str]) -> None:
+    def __init__(
+        self, definition: pipeline.Definition, events: list[str], on_stage: OnStage = lambda _: None
+    ) -> None:
         checkpoints = Checkpoints(definition.checkpoint)
         no_spark = cast("SparkSession", None)
-        super().__init__(definition, no_spark, checkpoints, checkpoints.epoch())
+        super().__init__(definition, no_spark, checkpoints, checkpoints.epoch(), on_stage)
         self._events = events
 
     def _planned(self, name: str) -> PlannedQuery:
         return cast("PlannedQuery", Query(name, self._events))
 
 
-def definition(folder: Path) -> pipeline.Definition:
+def definition(folder: Path, servers: str = "localhost:1") -> pipeline.Definition:
     path = folder / "pipeline.yaml"
-    path.write_text(TEXT)
+    path.write_text(TEXT.replace("localhost:1", servers))
     (folder / "state").mkdir()
     return pipeline.load(path)
 
@@ -158,3 +169,68 @@ def test_dead_letters_of_a_batch_count_once_and_of_another_query_not_at_all(
 def test_a_checkpoint_elsewhere_has_no_place_for_counts() -> None:
     remote = Checkpoints("s3a://bucket/state")
     assert remote.dead_letter_file(remote.epoch(), "out") is None
+
+
+def test_the_lag_of_a_batch_that_is_repeated_is_asked_of_the_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark repeats it without asking its source for what is new."""
+    repeated = {"startOffset": None, "endOffset": {"numbers": {"0": 5}}, "latestOffset": None}
+    monkeypatch.setattr(Query, "sources", (repeated,))
+    with Broker(topics=["numbers"], memory=True) as broker:
+        with BlockingProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for _ in range(7):
+                producer.send("numbers", b"x").result()
+        _, ended = run(definition(tmp_path, broker.bootstrap_servers))
+    assert {name: each.total_lag for name, each in ended.items()} == {"first": 2, "second": 2}
+
+
+def test_a_lag_that_nobody_knows_is_not_told_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeated = {"endOffset": {"numbers": {"0": 5}}}
+    monkeypatch.setattr(Query, "sources", (repeated,))
+    monkeypatch.setattr(runner, "ENDS_TIMEOUT_MS", 1)
+    _, ended = run(definition(tmp_path))
+    assert {name: each.total_lag for name, each in ended.items()} == {"first": None, "second": None}
+    assert row(ended["first"])[6] == "-"
+
+
+def test_what_is_started_is_said_before_there_is_any_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: list[str] = []
+    slow = [Exception("Python worker failed to connect back in time"), None, None]
+    monkeypatch.setattr(Query, "exception", lambda _: slow.pop(0))
+    told = Query("first", []).lastProgress
+    silent = property(lambda query: told if query.name == "first" else None)
+    monkeypatch.setattr(Query, "lastProgress", silent)
+    unplanned = Unplanned(definition(tmp_path), [], stages.append)
+
+    def on_progress(_: object) -> None:
+        stages.append("progress")
+        unplanned._events.append("first has batch 0")
+
+    unplanned.to_its_end(pipeline.AvailableNow(), on_progress, lambda: False, lambda: None)
+    assert [each.partition(":")[0] for each in stages if each != "progress"] == [
+        "planning first, second",
+        "starting first",
+        "starting first again",
+        "starting second",
+        "waiting for the first batch of second",
+    ]
+    assert stages.index("progress") > 3
+
+
+@pytest.mark.parametrize("before", [None, "mine"])
+def test_processes_of_the_driver_find_modules_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    seen: list[str | None] = []
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if before is not None:
+        monkeypatch.setenv("PYTHONPATH", before)
+    monkeypatch.setattr(runner, "session", lambda *_: seen.append(os.environ.get("PYTHONPATH")))
+    runner.make_session(definition(tmp_path))
+    assert seen == [str(tmp_path) if before is None else f"{tmp_path}{os.pathsep}{before}"]
+    assert os.environ.get("PYTHONPATH") == before

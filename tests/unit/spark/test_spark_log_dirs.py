@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.client import BlockingAdmin, BlockingProducer
+from odradek.client.settings import as_settings
 from odradek.core.ids import TopicPartition
 from odradek.spark import log_files
 from odradek.spark.log_files import LogFiles
@@ -295,7 +296,7 @@ def test_tasks_know_which_transactions_were_aborted_and_which_are_open(tmp_path:
     data_dir = tmp_path / "data"
     with Broker(data_dir=str(data_dir), topics=["t"]) as broker:
         settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "one"}
-        with BlockingProducer(settings) as producer:
+        with BlockingProducer(as_settings(settings)) as producer:
             producer.init_transactions()
             for start, is_good in ((0, True), (5, False), (10, True), (15, False), (20, True)):
                 producer.begin_transaction()

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from odradek.client import BlockingAdmin, BlockingProducer, BrokerError
+from odradek.client.settings import as_settings
 from odradek.records import CompressionType
 from odradek.spark.cluster_access import access_to
 from odradek.spark.options import OptionError, parse_options
@@ -190,7 +191,7 @@ def test_headers_from_brokers_tell_the_same_as_the_records(
 def send_transactions(servers: str, topic: str) -> None:
     """Commit 0 to 4, abort 5 to 19, commit 20 to 24; then one without a transaction."""
     transactional = {"transactional_id": f"{topic}-id", "bootstrap_servers": servers}
-    with BlockingProducer(transactional) as producer:
+    with BlockingProducer(as_settings(transactional)) as producer:
         producer.init_transactions()
         for start, count, is_good in ((0, 5, True), (5, 15, False), (20, 5, True)):
             producer.begin_transaction()
@@ -211,7 +212,7 @@ def test_an_open_transaction_holds_back_what_is_behind_it(
     produce(broker.bootstrap_servers, "open", [b"before"])
     where = {"transactional_id": "open-id", "bootstrap_servers": broker.bootstrap_servers}
     base = {**servers, "subscribe": "open", "kafka.isolation.level": "read_committed"}
-    with BlockingProducer(where) as producer:
+    with BlockingProducer(as_settings(where)) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("open", value=b"inside", partition=0)

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from odradek.client import BlockingAdmin, BlockingProducer, BrokerError
+from odradek.client.settings import as_settings
 from odradek.spark.options import OptionError
 from odradek.spark.planning import DataLossError
 from odradek.testing.broker import Broker
@@ -328,7 +329,7 @@ def test_an_aborted_transaction_makes_a_batch_without_rows(
     base = {**servers, "subscribe": "aborted", "kafka.isolation.level": "read_committed"}
     stream = Stream(base)
     where = {"transactional_id": "aborted-id", "bootstrap_servers": broker.bootstrap_servers}
-    with BlockingProducer(where) as producer:
+    with BlockingProducer(as_settings(where)) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("aborted", value=b"void", partition=0)

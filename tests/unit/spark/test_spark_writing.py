@@ -18,10 +18,11 @@ from odradek.client.producer.transaction import ProducerFencedError
 from odradek.core.ids import TopicPartition
 from odradek.spark.dead_letter_counts import read_count
 from odradek.spark.dead_letters import BadRowError
+from odradek.spark.marker_store import Markers
 from odradek.spark.sink import OdradekStreamWriter, OdradekWriter
 from odradek.spark.sink_access import sink_access
 from odradek.spark.sink_options import SinkOptions, parse_sink_options
-from odradek.spark.task_markers import Markers, ReplayError, Task
+from odradek.spark.task_markers import ReplayError, Task
 from odradek.spark.writing import TaskWriter, TaskWritten, write_task
 from odradek.testing.broker import Broker
 from tests.written_records import Written, read_topic, values
@@ -255,8 +256,13 @@ def test_the_driver_sees_tasks_that_are_missing_now(broker: Broker, topic: str) 
     write_task(chosen, task(topic, 6, 3, "first"), iter([rows("b")]))
     access = sink_access(chosen)
     now = task(topic, 5, 0, "second")
-    beyond = [access.run(Markers(access.cluster).tasks_beyond(now, tasks)) for tasks in (4, 3, 1)]
-    assert beyond == [[], [], [1, 2]]  # the one of batch 6 is not of batch 5
+    markers = Markers(access.cluster)
+    surveys = [access.run(markers.survey(now, tasks, is_stream=True)) for tasks in (4, 3, 1)]
+    assert [[*each.beyond] for each in surveys] == [
+        [],
+        [],
+        [1, 2],
+    ]  # the one of batch 6 is not of batch 5
 
 
 def test_the_first_task_of_a_run_is_told_from_the_next(broker: Broker, topic: str) -> None:
@@ -427,7 +433,7 @@ def test_rows_that_a_broker_names_cost_one_refusal(broker: Broker, topic: str) -
     assert told.dead_letters == len(bad)
     assert values(read(broker, dead)) == bad
     assert len(read(broker, compact)) == len(texts) - len(bad)
-    replica = broker.node.replicas.find(TopicPartition(compact, 0))
+    replica = broker.node.broker.replicas.find(TopicPartition(compact, 0))
     assert replica is not None
     assert replica.traffic.total_produce_requests == 2
 
@@ -457,7 +463,7 @@ def test_when_the_row_is_found_batches_are_as_large_as_before(broker: Broker, to
     assert told.dead_letters == 1
     assert values(read(broker, dead)) == [b"a"]
     assert values(read(broker, one)) == [b"b", b"c", b"d"]
-    replica = broker.node.replicas.find(TopicPartition(one, 0))
+    replica = broker.node.broker.replicas.find(TopicPartition(one, 0))
     assert replica is not None
     assert replica.traffic.total_produce_requests == 1
 
@@ -480,7 +486,7 @@ def test_no_row_is_lost_where_dead_letters_are_refused(
     assert values(read(broker, compact)) == ([] if guarantee == "exactly-once" else [b"good"])
     broker.clear_faults()
     markers = Markers(sink_access(chosen).cluster)
-    found = sink_access(chosen).run(markers.find(task(topic).transactional_id))
+    found = sink_access(chosen).run(markers.find(task(topic)))
     assert found.next_batch == 0
 
 
@@ -508,11 +514,9 @@ def test_a_batch_write_leaves_no_group_behind(broker: Broker, topic: str) -> Non
     told = write_task(chosen, writer._task(0), iter([rows("a")]))
     access = sink_access(chosen)
     markers = Markers(access.cluster)
-    assert told.task.transactional_id in [g.group_id for g in access.run(markers.list_groups())]
+    assert told.task.shared_group in [g.group_id for g in access.run(markers.list_groups())]
     writer.commit([told])
-    assert told.task.transactional_id not in [
-        group.group_id for group in access.run(markers.list_groups())
-    ]
+    assert told.task.shared_group not in [g.group_id for g in access.run(markers.list_groups())]
 
 
 def test_the_driver_aborts_what_a_dead_task_left_open(broker: Broker) -> None:

@@ -10,6 +10,8 @@ from odradek.core.errors import CorruptionError
 from odradek.storage.disk import OsDisk
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.testing.disk import SimulatedDisk
+from tests.storage_batches import BASE_TIME_MS, make_batch
+from tests.unit.storage.conftest import MakeLog
 
 THREE = [(2, 0), (4, 10), (7, 30)]
 FILE = "0\n3\n2 0\n4 10\n7 30\n"
@@ -262,3 +264,67 @@ def test_the_file_follows_its_folder(path: Path) -> None:
     epochs.relocate(folder / path.name)
     epochs.assign(9, 90)
     assert make(folder / path.name).latest_epoch == 9
+
+
+# An epoch begins with leadership.
+
+
+def test_an_epoch_without_records_is_known_and_not_written(path: Path) -> None:
+    epochs = filled(path)
+    epochs.begin(9, 42)
+    assert epochs.entries == [*THREE, (9, 42)]
+    assert epochs.end_offset_for(9, 42) == (9, 42)
+    assert epochs.end_offset_for(8, 42) == (7, 42)
+    assert (epochs.latest_epoch, epochs.written_epoch) == (9, 7)
+    epochs.sync()
+    assert path.read_text() == FILE
+    epochs.check_invariants()
+
+
+def test_the_first_record_of_an_epoch_has_it_written(path: Path) -> None:
+    epochs = filled(path)
+    epochs.begin(9, 42)
+    epochs.assign(9, 42)
+    assert (epochs.latest_epoch, epochs.written_epoch) == (9, 9)
+    assert make(path).entries == [*THREE, (9, 42)]
+
+
+def test_leaders_who_wrote_nothing_leave_no_epoch(path: Path) -> None:
+    epochs = filled(path)
+    for epoch in (8, 9, 12):
+        epochs.begin(epoch, 42)
+    assert epochs.entries == [*THREE, (12, 42)]
+    epochs.assign(12, 42)
+    assert make(path).entries == [*THREE, (12, 42)]
+
+
+def test_an_epoch_that_has_begun_does_not_begin_again(path: Path) -> None:
+    epochs = filled(path)
+    epochs.begin(7, 42)
+    assert epochs.entries == THREE
+    assert epochs.written_epoch == 7
+
+
+def test_an_epoch_without_records_outlives_the_start_and_not_the_end(path: Path) -> None:
+    epochs = filled(path)
+    epochs.begin(9, 42)
+    epochs.truncate_from_start(42)
+    assert epochs.entries == [(9, 42)]
+    assert epochs.written_epoch is None
+    epochs.sync()
+    assert make(path).entries == [(9, 42)]
+    epochs.truncate_from_end(42)
+    assert epochs.entries == []
+    assert make(path).entries == []
+
+
+def test_a_log_is_written_with_the_epoch_whatever_was_truncated_before(make_log: MakeLog) -> None:
+    log = make_log()
+    log.begin_epoch(3)
+    log.truncate_to(5, now_ms=0)  # behind the end: there is nothing to cut
+    log.append_as_leader(make_batch([b"v"]), leader_epoch=3, now_ms=BASE_TIME_MS)
+    log.begin_epoch(4)
+    log.update_high_watermark(1)
+    log.advance_log_start_offset(1)
+    log.append_as_leader(make_batch([b"v"]), leader_epoch=4, now_ms=BASE_TIME_MS)
+    assert LeaderEpochs(log.disk, log.leader_epochs.path).entries == [(4, 1)]

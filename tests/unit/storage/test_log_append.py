@@ -177,11 +177,14 @@ def test_the_topics_codec_wins_over_the_producers(
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_old_formats_become_a_batch(make_log: MakeLog, magic: int) -> None:
+def test_messages_of_old_formats_are_refused(make_log: MakeLog, magic: int) -> None:
+    """As by Kafka, whose clients have sent none since Produce v3."""
     log = make_log()
     old = [Record(i, NOW_MS, b"k%d" % i, b"v%d" % i) for i in range(3)]
-    append(log, bytearray(build_message_set(old, magic=magic)))
-    assert [(r.offset, r.key, r.value) for r in stored(log)] == [r[:1] + r[2:4] for r in old]
+    with pytest.raises(ApiError, match="newer client") as raised:
+        append(log, bytearray(build_message_set(old, magic=magic)))
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+    assert log.log_end_offset == 0
 
 
 def test_a_failed_write_leaves_the_log_as_it_was(make_log: MakeLog) -> None:
@@ -233,7 +236,7 @@ def test_flush_is_due_after_flush_messages(make_log: MakeLog) -> None:
     append(log, make_batch([b"a", b"b"]))
     result = log.append_as_leader(make_batch([b"c"]), leader_epoch=3, now_ms=NOW_MS)
     assert result.is_flush_due
-    log.flush(NOW_MS)
+    log.flush()
     assert log.recovery_point == 3
     result = log.append_as_leader(make_batch([b"d"]), leader_epoch=3, now_ms=NOW_MS)
     assert not result.is_flush_due
@@ -247,5 +250,5 @@ def test_a_flush_that_a_truncation_overtook_promises_nothing(make_log: MakeLog) 
     log.truncate_to(1, NOW_MS)
     append(log, make_batch([b"not synced"]), epoch=4)
     plan.run()
-    log.on_flushed(plan, NOW_MS)
+    log.on_flushed(plan)
     assert log.recovery_point == 0

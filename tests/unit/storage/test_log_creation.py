@@ -136,4 +136,4 @@ def test_threads_wait_for_a_real_disk_side_by_side(tmp_path: Path) -> None:
     assert store.directories[0].is_online
     content = (tmp_path / "a" / "t-1" / "partition.metadata").read_text()
     assert content == f"version: 0\ntopic_id: {TOPIC_ID}"
-    store.close(0, 1)
+    store.close(1)

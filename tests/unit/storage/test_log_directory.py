@@ -66,6 +66,34 @@ def test_a_directory_that_is_not_formatted_is_refused() -> None:
     open_directory(disk)  # the lock was given back
 
 
+def test_an_unformatted_directory_that_holds_logs_is_refused() -> None:
+    disk = new_disk()
+    write(disk, "lost+found", b"")
+    for number in range(7):
+        disk.make_folder(A / f"orders-{number}")
+        disk.open(A / f"orders-{number}" / "00000000000000000000.log", create=True).close()
+    with pytest.raises(DirectoryRefusedError) as refused:
+        open_directory(disk)
+    assert str(refused.value).startswith(
+        "/a/meta.properties is missing, but the directory holds logs: orders-0, orders-1, "
+        "orders-2, orders-3, orders-4 and 2 more. Restore the file"
+    )
+    assert not disk.exists(A / "meta.properties")
+    for number in range(7):
+        disk.remove_folder(A / f"orders-{number}")
+    assert open_directory(disk).directory_id is not None
+
+
+def test_what_formatting_left_when_it_was_killed_is_formatted() -> None:
+    disk = new_disk()
+    write(disk, "bootstrap.checkpoint", b"")
+    write(disk, "meta.properties.tmp", b"")
+    disk.make_folder(A / "__cluster_metadata-0")
+    snapshot = A / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint"
+    disk.open(snapshot, create=True).close()
+    assert open_directory(disk).directory_id is not None
+
+
 @pytest.mark.parametrize(
     ("identity", "message"),
     [
@@ -223,19 +251,21 @@ def test_other_exceptions_pass_the_guard_and_do_no_harm() -> None:
     assert directory.is_online
 
 
-def test_the_first_error_stays_unless_the_disk_was_only_full() -> None:
+def test_a_full_directory_refuses_what_takes_space_and_a_broken_one_everything() -> None:
     directory = open_directory(new_disk())
     full = OSError(errno.ENOSPC, "full")
     broken = OSError(errno.EIO, "broken")
     directory.on_io_error(full)
-    assert (directory.error, directory.is_full) == (full, True)
-    with directory.freeing_guard:
+    assert (directory.is_online, directory.is_full, directory.is_writable) == (True, True, False)
+    with directory.guard:
         pass
+    with pytest.raises(ApiError, match=r"/a is full \(full\)"), directory.writing_guard:
+        pytest.fail("there is no space")
     directory.on_io_error(broken)
-    assert (directory.error, directory.is_full) == (broken, False)
+    assert (directory.is_online, directory.is_full, directory.is_writable) == (False, False, False)
     directory.on_io_error(full)
     assert directory.error is broken
-    with pytest.raises(ApiError), directory.freeing_guard:
+    with pytest.raises(ApiError, match=r"offline: .* broken"), directory.guard:
         pytest.fail("broken is more than full")
 
 

@@ -126,7 +126,7 @@ def test_what_is_left_to_sync_in_the_swap_is_little() -> None:
     assert future.log_end_offset == 40
     assert future.recovery_point < 40
     assert store.moves.tick(0) == [], "nothing before that is done"
-    assert store.moves.next_deadline_ms(0) > 10**15
+    assert store.moves.next_deadline_ms() > 10**15
     run(work, 0)
     assert future.recovery_point == 40
     step(store)
@@ -230,7 +230,7 @@ def test_a_topic_that_is_deleted_ends_its_move() -> None:
     store = store_with(new_disk(), 9)
     start(store)
     step(store)
-    store.delete(T0, 0)
+    store.delete(T0)
     assert finish(store) == 1
     assert store.get(T0) is None
     store.check_invariants()
@@ -309,7 +309,7 @@ def test_a_move_goes_on_after_a_clean_stop() -> None:
     store = store_with(disk, 20)
     start(store)
     step(store)
-    store.close(0, 1)
+    store.close(1)
     store = open_store(disk)
     store.moves.resume(T0, 0)
     future = store.get_future(T0)
@@ -326,7 +326,7 @@ def test_a_move_starts_over_after_a_crash_as_the_future_log_may_have_more() -> N
     step(store)
     future = store.get_future(T0)
     assert future is not None
-    future.flush(0)
+    future.flush()
     disk.crash()
     store = open_store(disk)
     lost = values(current(store))
@@ -342,7 +342,7 @@ def test_a_move_starts_over_after_a_crash_as_the_future_log_may_have_more() -> N
 def story(disk: SimulatedDisk, flushed: list[int]) -> Iterator[None]:
     """Move a replica there and back while it is used; ``flushed`` says how much must be there."""
     store = store_with(disk, 8)
-    current(store).flush(0)
+    current(store).flush()
     flushed[0] = 8
     start(store)
     yield
@@ -407,6 +407,6 @@ def check_after(disk: SimulatedDisk, flushed: int) -> None:
     store.moves.resume(T0, 0)  # and whatever was left of the move is brought to an end
     finish(store)
     assert values(current(store)) == [*found, b"after"]
-    store.close(0, 1)
+    store.close(1)
     disk.crash()
     assert values(current(open_store(disk, seed=2))) == [*found, b"after"]

@@ -227,7 +227,7 @@ def test_a_folder_has_the_files_of_kafkas(real_log: Log, tmp_path: Path) -> None
     assert sizes["00000000000000000000.index"] == 8 * real_log.segments[0].offset_index.entries
     assert sizes[f"{active:020d}.index"] == 10_485_760
     assert sizes[f"{active:020d}.timeindex"] == 10_485_756
-    real_log.close(NOW_MS)
+    real_log.close()
     assert (tmp_path / "t-0" / f"{active:020d}.index").stat().st_size < 1000
 
 
@@ -235,7 +235,7 @@ def test_a_folder_has_the_files_of_kafkas(real_log: Log, tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 def test_damaged_indexes_are_rebuilt(real_log: Log, kind: str, damage: str) -> None:
     fill(real_log, 40, step_ms=10)
-    real_log.close(NOW_MS)
+    real_log.close()
     path = Path(real_log.folder / f"{0:020d}{kind}")
     good = path.read_bytes()
     assert len(good) > 24
@@ -269,7 +269,7 @@ def test_preallocated_segments_are_trimmed_when_they_roll(make_log: MakeLog) -> 
 def test_indexes_are_rebuilt_within_a_smaller_limit(real_log: Log) -> None:
     """segment.index.bytes may have been lowered since the segment was written."""
     fill(real_log, 40, step_ms=10)
-    real_log.close(NOW_MS)
+    real_log.close()
     for kind in (".index", ".timeindex"):
         Path(real_log.folder / f"{0:020d}{kind}").unlink()
     config = dataclasses.replace(real_log.config, segment_index_bytes=36)
@@ -293,7 +293,7 @@ def test_a_log_goes_on_in_a_renamed_folder(real_log: Log, tmp_path: Path) -> Non
     real_log.relocate(target)
     fill(real_log, 40)
     assert [r.offset for r in read_all(real_log.read(3, bytes_max=10).records)] == [3]
-    real_log.close(NOW_MS)
+    real_log.close()
     assert not (tmp_path / "t-0").exists()
 
 

@@ -55,7 +55,7 @@ def test_directories_that_are_one_and_the_same_are_refused() -> None:
     disk = new_disk()
     with pytest.raises(DirectoryRefusedError, match="in use"):
         open_store(disk, [A, A])
-    open_store(disk, [A]).close(0, 0)
+    open_store(disk, [A]).close(0)
     disk.make_folder(B)
     meta = disk.open(B / "meta.properties", create=True)
     meta.write(0, [disk.read(A / "meta.properties")])
@@ -100,7 +100,7 @@ def test_logs_go_to_the_directory_with_the_fewest() -> None:
     store = open_store(new_disk())
     places = [store.create(TopicPartition("t", i), TOPIC_ID, now_ms=0).folder for i in range(4)]
     assert [place.parent for place in places] == [A, B, A, B]
-    store.delete(TopicPartition("t", 0), 0)
+    store.delete(TopicPartition("t", 0))
     assert store.create(TopicPartition("u", 0), TOPIC_ID, now_ms=0).folder.parent == A
 
 
@@ -129,7 +129,7 @@ def test_another_topic_of_the_same_name_is_refused() -> None:
         with pytest.raises(ApiError, match=f"{TOPIC_ID}, not {OTHER_ID}") as refused:
             store.create(T0, OTHER_ID, now_ms=0)
         assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
-        store.close(0, 0)
+        store.close(0)
         store = open_store(disk)
 
 
@@ -175,7 +175,7 @@ def test_settings_come_by_topic_and_can_change() -> None:
     other = store.create(TopicPartition("u", 0), OTHER_ID, now_ms=0)
     assert (log.config.retention_ms, other.config.retention_ms) == (5, 7)
     retention["t"] = retention["u"] = 9
-    store.update_settings("t", 0)
+    store.update_settings("t", [0, 1])
     assert (log.config.retention_ms, other.config.retention_ms) == (9, 7)
 
 
@@ -196,7 +196,8 @@ def test_a_deleted_log_is_renamed_and_removed_later() -> None:
     store = open_store(disk, [A])
     store.create(T0, TOPIC_ID, now_ms=0)
     append(store, T0, b"x")
-    assert store.delete(T0, 1000)
+    tick(store, 1000)
+    assert store.delete(T0)
     assert store.get(T0) is None
     (name,) = [name for name in disk.names(A) if name.startswith("t-")]
     assert name.startswith("t-0.")
@@ -205,7 +206,7 @@ def test_a_deleted_log_is_renamed_and_removed_later() -> None:
     assert disk.exists(A / name)
     tick(store, 1000 + SMALL.file_delete_delay_ms)
     assert not disk.exists(A / name)
-    assert not store.delete(T0, 0)
+    assert not store.delete(T0)
     store.check_invariants()
 
 
@@ -214,7 +215,7 @@ def test_a_deleted_log_can_be_made_anew_at_once() -> None:
     store = open_store(disk, [A])
     store.create(T0, TOPIC_ID, now_ms=0)
     append(store, T0, b"old")
-    store.delete(T0, 0)
+    store.delete(T0)
     store.create(T0, OTHER_ID, now_ms=0)
     append(store, T0, b"new")
     tick(store, 10**6)
@@ -226,7 +227,7 @@ def test_a_deleted_log_does_not_come_back_beside_its_successor(seed: int) -> Non
     disk = new_disk(seed)
     store = open_store(disk)
     store.create(T0, TOPIC_ID, now_ms=0, directory_id=directory_id(store, 0))
-    store.delete(T0, 0)
+    store.delete(T0)
     store.create(T0, OTHER_ID, now_ms=0, directory_id=directory_id(store, 1))
     disk.crash()
     store = open_store(disk)
@@ -242,7 +243,7 @@ def test_renames_that_are_not_synced_have_a_limit(monkeypatch: pytest.MonkeyPatc
         store.create(TopicPartition("t", number), TOPIC_ID, now_ms=0)
     disk.trace.clear()
     for number in range(6):
-        store.delete(TopicPartition("t", number), 0)
+        store.delete(TopicPartition("t", number))
     assert sum("sync_folder" in line for line in disk.trace) == 2
 
 
@@ -258,7 +259,7 @@ def test_the_checkpoints_of_a_deleted_log_do_not_harm_its_successor() -> None:
     tick(store, 100_000)
     assert disk.read(A / "log-start-offset-checkpoint") == b"0\n1\nt 0 9\n"
 
-    store.delete(T0, 100_000)
+    store.delete(T0)
     store.create(T0, OTHER_ID, now_ms=100_000)
     append(store, T0, b"new")
     flush = store.plan_flush(T0)
@@ -280,7 +281,7 @@ def test_a_checkpoint_under_way_does_not_bring_a_deleted_log_back() -> None:
     assert log is not None
     log.update_high_watermark(1)
     under_way = store.tick(5000)
-    store.delete(T0, 5000)
+    store.delete(T0)
     store.create(T0, OTHER_ID, now_ms=5000)
     run(under_way, 5000)
     assert disk.read(A / "replication-offset-checkpoint") == b"0\n0\n"
@@ -290,11 +291,11 @@ def test_a_stray_is_kept_aside_and_not_removed() -> None:
     disk = new_disk()
     store = open_store(disk, [A])
     store.create(T0, TOPIC_ID, now_ms=0)
-    store.delete(T0, 0, is_stray=True)
+    store.delete(T0, is_stray=True)
     tick(store, 10**9)
     (name,) = [name for name in disk.names(A) if name.startswith("t-")]
     assert name.endswith("-stray")
-    store.close(10**9, 0)
+    store.close(0)
     store = open_store(disk, [A])
     assert store.logs == []
     assert store.problems == [f"/a/{name} was taken aside; move it away, or remove it"]
@@ -383,7 +384,7 @@ def test_a_future_log_replaces_the_current_one() -> None:
     store.check_invariants()
     tick(store, SMALL.file_delete_delay_ms)
     assert [name for name in disk.names(A) if name.startswith("t-")] == []
-    store.close(0, 1)
+    store.close(1)
     assert values(open_store(disk).get(T0)) == [b"a", b"b", b"c"]
 
 
@@ -393,12 +394,12 @@ def test_what_was_flushed_before_a_move_is_there_after_a_crash(seed: int) -> Non
     store = open_store(disk)
     current = store.create(T0, TOPIC_ID, now_ms=0)
     append(store, T0, b"a")
-    current.flush(0)
+    current.flush()
     future = store.create_future(T0, directory_id(store, 1), 0)
     future.append_as_follower(bytes(current.read(0, bytes_max=1000).records), now_ms=0)
     moved = store.replace_current_with_future(T0, 0)
     append(store, T0, b"b")
-    moved.flush(0)
+    moved.flush()
     disk.crash()
     store = open_store(disk)
     assert store.problems == []
@@ -420,10 +421,10 @@ def test_a_future_log_can_be_abandoned_and_survives_a_restart() -> None:
     store = open_store(disk)
     store.create(T0, TOPIC_ID, now_ms=0)
     store.create_future(T0, directory_id(store, 1), 0)
-    store.close(0, 0)
+    store.close(0)
     store = open_store(disk)
     assert store.get_future(T0) is not None
-    store.abandon_future(T0, 0)
+    store.abandon_future(T0)
     assert store.get_future(T0) is None
     assert store.get(T0) is not None
     tick(store, SMALL.file_delete_delay_ms)
@@ -436,7 +437,7 @@ def test_deleting_takes_the_future_log_too() -> None:
     store = open_store(disk)
     store.create(T0, TOPIC_ID, now_ms=0)
     store.create_future(T0, directory_id(store, 1), 0)
-    store.delete(T0, 0)
+    store.delete(T0)
     tick(store, SMALL.file_delete_delay_ms)
     assert [name for path in (A, B) for name in disk.names(path) if name.startswith("t-")] == []
 
@@ -480,7 +481,7 @@ def test_a_clean_stop_leaves_nothing_to_recover() -> None:
     assert log is not None
     log.update_high_watermark(5)
     log.advance_log_start_offset(1)
-    store.close(0, 12)
+    store.close(12)
     assert disk.read(A / "recovery-point-offset-checkpoint") == b"0\n2\nt 0 7\nt 2 7\n"
     assert disk.read(A / "replication-offset-checkpoint") == b"0\n2\nt 0 5\nt 2 0\n"
     assert disk.read(A / "log-start-offset-checkpoint") == b"0\n1\nt 0 1\n"
@@ -500,8 +501,8 @@ def test_a_clean_stop_leaves_nothing_to_recover() -> None:
 
 def test_broker_epochs_that_differ_are_none() -> None:
     disk = new_disk()
-    open_store(disk, [A]).close(0, 1)
-    open_store(disk, [B], seed=1).close(0, 2)
+    open_store(disk, [A]).close(1)
+    open_store(disk, [B], seed=1).close(2)
     assert open_store(disk, [A, B]).previous_broker_epoch is None
 
 
@@ -510,10 +511,10 @@ def test_an_idle_log_is_closed_without_a_sync() -> None:
     store = open_store(disk, [A])
     store.create(T0, TOPIC_ID, now_ms=0)
     append(store, T0, b"x")
-    store.close(0, 0)
+    store.close(0)
     store = open_store(disk, [A])
     disk.trace.clear()
-    store.close(0, 0)
+    store.close(0)
     assert [line for line in disk.trace if " sync " in line and "/t-0/" in line] == []
 
 
@@ -526,7 +527,7 @@ def test_a_truncated_log_is_synced_when_it_is_closed() -> None:
     assert flush is not None
     run([flush], 0)
     store.truncate_to(T0, 0, 0)
-    store.close(0, 0)
+    store.close(0)
     for _ in range(10):
         snapshot = disk.snapshot()
         disk.crash()
@@ -540,5 +541,5 @@ def test_two_stores_do_not_share_a_directory() -> None:
     store = open_store(disk)
     with pytest.raises(DirectoryRefusedError, match="in use"):
         open_store(disk, [PurePosixPath("/c"), B])
-    store.close(0, 0)
+    store.close(0)
     open_store(disk, [B])

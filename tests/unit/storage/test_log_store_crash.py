@@ -66,7 +66,7 @@ class Story:
     def delete(self, store: LogStore, partition: TopicPartition) -> None:
         self.synced[partition] = self.kept[partition] = 0
         self.written[partition].append([])
-        store.delete(partition, 0)
+        store.delete(partition)
 
     def truncate(self, store: LogStore, partition: TopicPartition, offset: int) -> None:
         """Cut the log; when that is done, what was cut off cannot come back."""
@@ -123,7 +123,7 @@ def tell(disk: SimulatedDisk, story: Story) -> Iterator[None]:
     story.delete(store, U0)
     tick(store, 125_000)
     story.append(store, T0, 1)
-    store.close(125_000, 3)
+    store.close(3)
     for partition in story.written:
         story.synced[partition] = len(story.written[partition][-1])
     story.is_clean = True
@@ -149,7 +149,7 @@ def move(disk: SimulatedDisk, story: Story) -> Iterator[None]:
     future = store.create_future(T0, target, 0)
     for offset in range(6):
         future.append_as_follower(bytes(current.read(offset, bytes_max=1).records), now_ms=0)
-    future.flush(0)
+    future.flush()
     tick(store, 60_000)
     yield
     moved = store.replace_current_with_future(T0, 60_000)
@@ -161,7 +161,7 @@ def move(disk: SimulatedDisk, story: Story) -> Iterator[None]:
     story.append(store, T0, 4)
     story.flush(store, T0)
     tick(store, 200_000)
-    store.close(200_000, 1)
+    store.close(1)
 
 
 STORIES = [tell, move]
@@ -229,6 +229,6 @@ def check_after(disk: SimulatedDisk, story: Story, how: str) -> None:
             assert values(log) == [*before, b"after"]
     tick(store, 10**7)
     assert not [name for d in store.directories for name in disk.names(d.path) if "-delete" in name]
-    store.close(10**7, 4)
+    store.close(4)
     disk.crash()
     assert open_store(disk, config=CONFIG, seed=2).previous_broker_epoch == 4

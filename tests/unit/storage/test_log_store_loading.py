@@ -46,7 +46,7 @@ def populated(*partitions: TopicPartition, clean: bool = True) -> SimulatedDisk:
         store.create(partition, TOPIC_ID, now_ms=0)
         append(store, partition, str(partition).encode())
     if clean:
-        store.close(0, 1)
+        store.close(1)
     else:
         disk.kill()
     return disk
@@ -102,7 +102,7 @@ def test_of_two_logs_of_a_partition_one_is_taken_aside(first_is_unclean: bool) -
         store = open_store(disk, [path], seed=ord(value[-1:]))
         store.create(T0, TOPIC_ID, now_ms=0)
         append(store, T0, value)
-        store.close(0, 1)
+        store.close(1)
     if first_is_unclean:
         disk.remove(A / ".kafka_cleanshutdown")
     kept, aside = (B, A) if first_is_unclean else (A, B)
@@ -170,7 +170,7 @@ def test_a_failed_log_keeps_its_checkpoints_and_prevents_a_clean_stop() -> None:
     write(disk, A / "t-0" / "partition.metadata", b"bad")
     store = open_store(disk)
     tick(store, 60_000)
-    store.close(60_000, 3)
+    store.close(3)
     lines = disk.read(A / "recovery-point-offset-checkpoint").splitlines()
     assert sorted(lines) == sorted(recovery_points.splitlines())
     assert not disk.exists(A / ".kafka_cleanshutdown")
@@ -183,7 +183,7 @@ def test_a_failed_log_can_be_deleted() -> None:
     disk = populated(T0)
     write(disk, A / "t-0" / "partition.metadata", b"bad")
     store = open_store(disk)
-    assert store.delete(T0, 0)
+    assert store.delete(T0)
     tick(store, 0)
     assert not [name for name in disk.names(A) if name.startswith("t-")]
     store.create(T0, OTHER_ID, now_ms=0)
@@ -241,7 +241,7 @@ def test_a_folder_is_recovered_by_a_function_of_plain_values(tmp_path: Path) -> 
     assert recover_folder(task).cut_bytes == 0
     store = open_store(OsDisk(), [tmp_path])
     assert values(store.get(T0)) == written
-    store.close(0, 0)
+    store.close(0)
 
 
 def test_logs_are_recovered_by_other_processes(
@@ -277,4 +277,4 @@ def test_logs_are_recovered_by_other_processes(
         assert log.recovery_point == len(written)
     with pytest.raises(ApiError, match="t-3 cannot be opened"):
         store.get(TopicPartition("t", 3))
-    store.close(0, 0)
+    store.close(0)

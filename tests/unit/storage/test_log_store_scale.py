@@ -30,7 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     store = open_store(OsDisk(), [path], config=LogConfig())
     store.create(SAMPLE[0], TOPIC_ID, now_ms=0)
     append(store, SAMPLE[0], b"x", b"y")
-    store.close(0, 1)
+    store.close(1)
     lines = [f"t {number} 2" for number in range(LOGS)]
     for number in range(1, LOGS):
         shutil.copytree(path / "t-0", path / f"t-{number}")
@@ -75,7 +75,7 @@ def test_thousands_of_logs_open_in_seconds_with_few_descriptors(
     tick(store, 10**6)
     assert descriptors() < 1000
     before = time.perf_counter()
-    store.close(10**6, 2)
+    store.close(2)
     with capsys.disabled():
         print(f"closed in {time.perf_counter() - before:.1f} s")
     assert descriptors() < 100
@@ -87,4 +87,4 @@ def test_thousands_of_logs_open_in_seconds_with_few_descriptors(
     assert descriptors() < 1000
     for partition in SAMPLE:
         assert values(store.get(partition)) == [b"x", b"y", b"z"]
-    store.close(10**6, 3)
+    store.close(3)

@@ -11,6 +11,8 @@ from odradek.records.builder import BatchBuilder
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Disk
 from odradek.storage.log import Log
+from odradek.storage.log_directory import open_directories
+from odradek.storage.log_loading import IsStray, LoadingProgress
 from odradek.storage.log_store import LogStore
 from odradek.storage.log_upkeep import StoreConfig
 from odradek.storage.log_work import Work
@@ -43,20 +45,37 @@ def open_store(
     settings_for: SettingsFor | None = None,
     format_new: bool = True,
     store_config: StoreConfig | None = None,
-    **options: Any,
+    is_stray: IsStray | None = None,
+    on_progress: Callable[[LoadingProgress], None] | None = None,
+    reserve_bytes: int = 0,
+    monotonic_ms: Callable[[], int] | None = None,
 ) -> LogStore:
-    return LogStore.open(
+    random = Random(seed)
+    directories = open_directories(
         disk,
         paths,
-        settings_for or (lambda _topic: LogSettings(config)),
         cluster_id="cluster",
         node_id=1,
-        now_ms=now_ms,
-        random=Random(seed),
+        random=random,
         format_new=format_new,
-        config=store_config,
-        **options,
+        reserve_bytes=reserve_bytes,
     )
+    store = LogStore(
+        disk,
+        directories,
+        settings_for or (lambda _topic: LogSettings(config)),
+        now_ms=now_ms,
+        random=random,
+        config=store_config or StoreConfig(),
+        monotonic_ms=monotonic_ms,
+    )
+    try:
+        for _ in store.load_in_steps(is_stray, on_progress):
+            pass
+    except BaseException:
+        store.abandon()
+        raise
+    return store
 
 
 def batch(*values: bytes, timestamp: int = 0) -> bytearray:
@@ -71,7 +90,7 @@ def append(
 ) -> None:
     log = store.get(partition)
     assert log is not None
-    with store.guard(partition):
+    with store.writing_guard(partition):
         log.append_as_leader(batch(*values, timestamp=now_ms), leader_epoch=epoch, now_ms=now_ms)
 
 

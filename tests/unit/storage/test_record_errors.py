@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.errors import ErrorCode
 from odradek.records import BatchBuilder, CompressionType, TimestampType, parse_header
-from odradek.records.batch import seal, set_max_timestamp
+from odradek.records.batch import seal, set_max_timestamp, verify_crc
 from odradek.storage.config import CleanupPolicy, LogConfig
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.record_errors import RECORD_ERRORS_MAX, RecordsRefusedError
@@ -80,14 +80,18 @@ def test_a_time_that_only_the_broker_sets_is_the_fault_of_every_record() -> None
     assert (refused.code, indexes(refused)) == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
 
 
-def test_a_header_that_claims_a_time_no_record_has_is_nobodys_fault() -> None:
-    batch = batch_of([(b"k", NOW_MS)])
-    batch[35:43] = (NOW_MS + 2 * HOUR_MS).to_bytes(8, "big")
+@pytest.mark.parametrize("claimed_ms", [NOW_MS + 2 * HOUR_MS, NOW_MS - HOUR_MS, -1])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_header_that_claims_a_time_no_record_has_is_put_right(
+    claimed_ms: int, codec: CompressionType
+) -> None:
+    batch = batch_of([(b"k", NOW_MS - 1), (b"k", NOW_MS)], codec)
+    batch[35:43] = claimed_ms.to_bytes(8, "big", signed=True)
     seal(batch, parse_header(batch))
-    with pytest.raises(ApiError, match="no record") as raised:
-        validate(batch, LogConfig(), AppendOrigin.CLIENT, NOW_MS)
-    assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
-    assert not isinstance(raised.value, RecordsRefusedError)
+    valid = validate(batch, LogConfig(), AppendOrigin.CLIENT, NOW_MS)
+    assert valid.header == parse_header(valid.batch)
+    assert valid.header.max_timestamp == NOW_MS
+    verify_crc(valid.batch, valid.header)
 
 
 def test_a_refusal_names_no_more_than_the_limit_and_counts_all() -> None:

@@ -52,6 +52,15 @@ def test_both_clocks_move_and_go_on() -> None:
     assert before[1] <= seen[1] <= after[1]
 
 
+def test_the_wall_clock_alone_can_be_set_back() -> None:
+    clock, real = TestClock(), SystemClock()
+    steady_ms = clock.monotonic_ms()
+    clock.step_wall(timedelta(hours=-1))
+    assert steady_ms <= clock.monotonic_ms() <= real.monotonic_ms()
+    assert clock.now_ms() <= real.now_ms() - HOUR_MS
+    assert clock.now_ms() >= real.now_ms() - HOUR_MS - 60_000
+
+
 def test_it_does_not_go_back() -> None:
     with pytest.raises(ValueError, match="forward"):
         TestClock().advance(-1)
@@ -72,7 +81,7 @@ def test_records_past_their_retention_are_gone_when_advance_returns(
 
 def test_all_logs_are_seen_to_however_many(broker: Broker, connection: BrokerConnection) -> None:
     broker.create_topic("t", partitions=LOGS, retention_ms="1000")
-    store = broker.node.store
+    store = broker.node.broker.store
     request = produce_request("t", b"x")
     (data,) = request.topic_data[0].partition_data
     for index in range(LOGS):
@@ -103,7 +112,7 @@ def test_who_waits_is_answered_when_the_time_has_come(
 
     waiting = Thread(target=fetch)
     waiting.start()
-    while not len(broker.node.delayed):
+    while not len(broker.node.broker.delayed):
         time.sleep(0.001)
     broker.clock.advance(HOUR_MS / 1000 - 60)
     assert not answers
@@ -119,7 +128,7 @@ def test_upkeep_goes_on_after_an_advance(broker: Broker, connection: BrokerConne
     connection.ask(produce_request("t", b"x"), ProduceResponse, PRODUCE_VERSION)
     (log,) = (
         stored.log
-        for stored in broker.node.store.directories[0].logs.values()
+        for stored in broker.node.broker.store.directories[0].logs.values()
         if stored.log.partition.topic == "t"
     )
     deadline = time.monotonic() + 120

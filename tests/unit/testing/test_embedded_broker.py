@@ -10,6 +10,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
+from odradek.core.config import ConfigError
 from odradek.testing.broker import Broker
 
 DEADLINE_SECONDS = 120
@@ -53,6 +54,26 @@ def test_topics_and_configs_can_be_given() -> None:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         topics = admin.list_topics(timeout=DEADLINE_SECONDS).topics
     assert {name: len(topic.partitions) for name, topic in topics.items()} == {"t": 3, "small": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("num.partition", "num.partitions"),
+        ("num_partitions", "num.partitions"),
+        ("auto.create.topic.enable", "auto.create.topics.enable"),
+        ("segment.bytes", "log.segment.bytes"),
+    ],
+)
+def test_a_config_that_does_not_exist_is_refused_with_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown config '{name}'; did you mean '{meant}'"):
+        Broker(config={name: "3"})
+
+
+def test_a_config_like_none_and_one_of_a_plugin() -> None:
+    with pytest.raises(ConfigError, match=r"unknown config 'xyzzy'.*docs/configs\.md"):
+        Broker(config={"xyzzy": "3"})
+    Broker(config={"listener.name.plaintext.ssl.keystore.type": "PEM"})
 
 
 def test_a_wrong_topic_is_refused_with_a_reason() -> None:

@@ -74,14 +74,14 @@ def test_so_many_requests_are_refused_and_not_handled(
 def test_without_faults_nothing_stands_before_the_handlers(
     broker: Broker, connection: BrokerConnection
 ) -> None:
-    plain = broker.node.dispatch
+    plain = broker.node.broker.dispatch
     with broker.fail("Produce", REFUSED):
-        assert broker.node.dispatch != plain
+        assert broker.node.broker.dispatch != plain
     produce(connection, "t", b"x")
-    assert broker.node.dispatch == plain
+    assert broker.node.broker.dispatch == plain
     broker.fail("Produce", REFUSED)
     assert [produce(connection, "t", b"x") for _ in range(3)] == [REFUSED, 0, 0]
-    assert broker.node.dispatch == plain
+    assert broker.node.broker.dispatch == plain
 
 
 def test_a_fault_is_over_with_its_block(broker: Broker, connection: BrokerConnection) -> None:
@@ -235,7 +235,7 @@ def test_others_do_not_wait(broker: Broker, connection: BrokerConnection) -> Non
 def test_a_broker_that_stops_lets_go_of_what_is_held_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("odradek.broker.node.STOP_GRACE_MS", 2 * DEADLINE_SECONDS * 1000)
+    monkeypatch.setattr("odradek.node.node.STOP_GRACE_MS", 2 * DEADLINE_SECONDS * 1000)
     with Broker(topics=["t"], memory=True) as broker:
         fault = broker.delay("Produce", 600)
         with BrokerConnection(broker.port) as connection:

@@ -45,15 +45,15 @@ def test_segments_roll_and_are_gone_when_their_time_has_come(
     monkeypatch.setattr(MemoryDisk, "remove", remove_slowly)
     with Broker(memory=True) as broker, BrokerConnection(broker.port) as connection:
         broker.create_topic("t", segment_bytes="300", retention_ms="1000")
-        for _ in range(10):
+        for _ in range(30):
             connection.ask(produce_request("t", b"x" * 150), ProduceResponse, 8)
-        disk = broker.node.store.directories[0].disk
+        disk = broker.node.broker.store.directories[0].disk
         assert isinstance(disk, MemoryDisk)
         full = disk.used_bytes
         broker.clock.advance(3600)  # out of the log
         broker.clock.advance(3600)  # and off the disk
-        assert earliest_offset(connection, "t") == 10
-        assert disk.used_bytes < full - 10 * 150
+        assert earliest_offset(connection, "t") == 30
+        assert disk.used_bytes < full - 30 * 150
 
 
 def test_past_its_limit_a_produce_is_refused_and_told_why() -> None:

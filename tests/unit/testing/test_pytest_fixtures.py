@@ -18,7 +18,7 @@ def test_fixtures_share_a_broker_and_have_topics_of_their_own(pytester: pytest.P
             (first, a), (second, b) = seen
             assert first is second
             assert a != b
-            assert {a, b} <= set(odradek_broker.node.image.topics)
+            assert {a, b} <= set(odradek_broker.node.broker.image.topics)
         """
     )
     pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)

@@ -14,6 +14,7 @@ import pytest
 from odradek.storage.disk import Disk, OsDisk, write_atomically
 from odradek.testing.disk import OPERATIONS, PAGE_BYTES, SECTOR_BYTES, SimulatedCrash, SimulatedDisk
 from odradek.testing.disk_faults import Kind
+from odradek.testing.simulation import World
 
 SEEDS = range(60)
 DATA = PurePosixPath("/data")
@@ -115,6 +116,16 @@ def test_modified_is_the_time_of_the_last_change_of_content() -> None:
     file.path = PurePath("/g")
     file.truncate(1)
     assert disk.modified_ms(PurePath("/g")) == 7
+
+
+def test_with_a_clock_the_disk_goes_by_it() -> None:
+    with World(1) as world:
+        node = world.add_node("a")
+        disk = SimulatedDisk(Random(0), clock=node.clock)
+        file = disk.open(PurePath("/f"), create=True)
+        world.run_for(10)
+        file.write(0, [b"abc"])
+        assert disk.modified_ms(PurePath("/f")) == node.clock.now_ms()
 
 
 # Power loss: content.

@@ -27,15 +27,15 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> Answer:
         if code:
             context.reply(AddOffsetsToTxnResponse(error_code=code))
             return
-        context.node.transactions.add_or_verify(
+        context.broker.transactions.add_or_verify(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
-            [context.node.groups.partition_for(request.group_id)],
+            [context.broker.groups.partition_for(request.group_id)],
             added,
             is_add=True,
             version=0,
         )
 
-    context.node.internal_topics.ensure(context.node.groups.topic, ready)
+    context.broker.internal_topics.ensure(context.broker.groups.topic, ready)
     return PENDING

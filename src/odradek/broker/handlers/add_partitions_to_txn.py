@@ -69,7 +69,7 @@ def _add(
     decided: Callable[[str, Errors], None],
 ) -> None:
     partitions = _partitions(transaction.topics)
-    topics = context.node.image.topics
+    topics = context.broker.image.topics
     unknown = [
         each
         for each in partitions
@@ -81,7 +81,7 @@ def _add(
         errors.update(dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         decided(transaction.transactional_id, errors)
         return
-    context.node.transactions.add_or_verify(
+    context.broker.transactions.add_or_verify(
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,

@@ -7,10 +7,9 @@ the metadata log has committed it.
 Not implemented: throttling.
 """
 
-from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.broker.context import Answer, RequestContext
 from odradek.protocol.generated.alter_configs import AlterConfigsRequest
 
 
 def handle(context: RequestContext, request: AlterConfigsRequest) -> Answer:
-    context.node.change(lambda controller: controller.alter_configs(request), context.reply)
-    return PENDING
+    return context.broker.controller.forward(context, request)

@@ -35,7 +35,7 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Answ
         try:
             _check_not_being_made(context, partition)
             directory = _directory(context, path)
-            context.node.store.moves.start(partition, directory, context.node.clock.now_ms())
+            context.broker.store.moves.start(partition, directory, context.broker.clock.now_ms())
         except ApiError as error:  # one bad partition must not fail its neighbours
             code = error.code
         by_topic[partition.topic].append(
@@ -51,13 +51,13 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Answ
 
 def _check_not_being_made(context: RequestContext, partition: TopicPartition) -> None:
     """Refuse a log that is not durable yet: nobody has been told of it."""
-    node = context.node
+    node = context.broker
     if node.replicas.find(partition) is None and node.store.get(partition) is not None:
         raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} is being made")
 
 
 def _directory(context: RequestContext, path: str) -> LogDirectory:
-    for directory in context.node.store.directories:
+    for directory in context.broker.store.directories:
         if str(Path(directory.path).absolute()) == path:  # as DescribeLogDirs shows it
             return directory
     raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")

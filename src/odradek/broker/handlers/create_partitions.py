@@ -5,13 +5,16 @@ v2  flexible.  Answered when the metadata log has committed it.
 Not implemented: throttling.
 """
 
-from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.broker.context import Answer, RequestContext
+from odradek.core.errors import ApiError
 from odradek.protocol.generated.create_partitions import CreatePartitionsRequest
+from odradek.protocol.refusals import refusal
 
 
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> Answer:
-    node = context.node
-    node.change(
-        lambda controller: controller.create_partitions(request, node.random), context.reply
-    )
-    return PENDING
+    try:
+        if not request.validate_only:
+            context.broker.refuse_if_full()
+    except ApiError as error:
+        return refusal(context.api, request, error)
+    return context.broker.controller.forward(context, request)

@@ -6,11 +6,16 @@ has the topic's configs.  v7  topic ids.  Answered when the metadata log has com
 Not implemented: throttling.
 """
 
-from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.broker.context import Answer, RequestContext
+from odradek.core.errors import ApiError
 from odradek.protocol.generated.create_topics import CreateTopicsRequest
+from odradek.protocol.refusals import refusal
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> Answer:
-    node = context.node
-    node.change(lambda controller: controller.create_topics(request, node.random), context.reply)
-    return PENDING
+    try:
+        if not request.validate_only:
+            context.broker.refuse_if_full()
+    except ApiError as error:
+        return refusal(context.api, request, error)
+    return context.broker.controller.forward(context, request)

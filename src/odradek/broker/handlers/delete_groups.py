@@ -40,7 +40,7 @@ def _delete(context: RequestContext, group_id: str, deliver: Callable[[Message],
     if not group_id:
         deliver(refuse(ErrorCode.INVALID_GROUP_ID))
         return
-    context.node.groups.write(
+    context.broker.groups.write(
         context,
         group_id,
         lambda shard, caller, _now: shard.delete_group(group_id, caller),

@@ -5,9 +5,10 @@ Offset -1 means everything up to the high watermark.  v2  flexible.
 Alone, a leader need not wait for followers to delete too.
 """
 
-from odradek.broker.context import Answer, RequestContext
+from odradek.broker.context import RequestContext
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.core.slices import Steps
 from odradek.protocol.generated.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -15,20 +16,21 @@ from odradek.protocol.generated.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from odradek.protocol.message import Message
 
 HIGH_WATERMARK = -1
 INVALID_LOW_WATERMARK = -1
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> Answer:
-    topics = [
-        DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[_partition(context, topic.name, query) for query in topic.partitions],
-        )
-        for topic in request.topics
-    ]
-    return DeleteRecordsResponse(topics=topics)
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[Message]:
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        result = DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(result)
+        for query in topic.partitions:
+            yield
+            result.partitions.append(_partition(context, topic.name, query))
+    return response
 
 
 def _partition(
@@ -49,7 +51,7 @@ def _partition(
 
 
 def _delete(context: RequestContext, partition: TopicPartition, offset: int) -> int:
-    replicas = context.node.replicas
+    replicas = context.broker.replicas
     log = replicas.leader(partition).log
     if not log.config.delete and log.config.cleanup_policy:
         problem = f"{partition} has cleanup.policy without delete"

@@ -6,7 +6,7 @@ v4  flexible.  v5  error messages.  Answered when the metadata log has committed
 Not implemented: throttling.
 """
 
-from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.broker.context import Answer, RequestContext
 from odradek.core.errors import ErrorCode
 from odradek.protocol.generated.delete_topics import (
     DeletableTopicResult,
@@ -16,10 +16,9 @@ from odradek.protocol.generated.delete_topics import (
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> Answer:
-    if not context.node.config.delete_topic_enable:
+    if not context.broker.config.delete_topic_enable:
         return _disabled(context, request)
-    context.node.change(lambda controller: controller.delete_topics(request), context.reply)
-    return PENDING
+    return context.broker.controller.forward(context, request)
 
 
 def _disabled(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -1,35 +1,53 @@
 """DescribeGroups (key 15), versions 0-6: state and members of classic groups.
 
-v4  static members.  v5  flexible.  v6  GROUP_ID_NOT_FOUND where older versions say `Dead`.
-
-Not implemented: authorized operations.
+v3  authorized operations (on request).  v4  static members.  v5  flexible.
+v6  GROUP_ID_NOT_FOUND where older versions say `Dead`.
 """
 
-from odradek.broker.context import Answer, RequestContext
+from typing import TYPE_CHECKING
+
+from odradek.broker.context import PENDING, Answer, RequestContext
 from odradek.core.errors import ApiError, ErrorCode
+from odradek.metadata.authorized_operations import GROUP_OPERATIONS
 from odradek.protocol.generated.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
 
+if TYPE_CHECKING:
+    from odradek.coordinator.group.shard import GroupShard
+
 VERSION_NOT_FOUND = 6
 DEAD = "Dead"
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> Answer:
-    return DescribeGroupsResponse(groups=[_describe(context, each) for each in request.groups])
+    def describe(shard: "GroupShard", group_id: str) -> DescribedGroup:
+        return _describe(shard, group_id, context.version)
+
+    def described(groups: list[DescribedGroup]) -> None:
+        if request.include_authorized_operations:
+            for group in groups:
+                if not group.error_code:
+                    group.authorized_operations = GROUP_OPERATIONS
+        context.reply(DescribeGroupsResponse(groups=groups))
+
+    context.broker.groups.read_each(request.groups, str, describe, _refused, described)
+    return PENDING
 
 
-def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
+def _refused(group_id: str, code: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=code)
+
+
+def _describe(shard: "GroupShard", group_id: str, version: int) -> DescribedGroup:
     try:
-        if not group_id:
-            raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id is not empty")
-        return context.node.groups.shard_for(group_id).describe_classic(group_id)
+        return shard.describe_classic(group_id)
     except ApiError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-            return DescribedGroup(group_id=group_id, error_code=error.code)
-        if context.version >= VERSION_NOT_FOUND:
+            return _refused(group_id, error.code)
+        if version >= VERSION_NOT_FOUND:
             return DescribedGroup(
                 group_id=group_id,
                 group_state=DEAD,

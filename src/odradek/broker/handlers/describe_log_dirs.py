@@ -6,13 +6,12 @@ directory is cordoned: none ever is.
 ``__cluster_metadata`` is not listed, as in Kafka.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path, PurePath
 from shutil import disk_usage
 
-from odradek.broker.context import Answer, RequestContext
+from odradek.broker.context import RequestContext
 from odradek.core.ids import TopicPartition
+from odradek.core.slices import Steps
 from odradek.protocol.generated.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -20,10 +19,11 @@ from odradek.protocol.generated.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from odradek.protocol.message import Message
 from odradek.storage.log_dir_description import LogDescription, VolumeSpace
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Answer:
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[Message]:
     wanted = None
     if request.topics is not None:
         wanted = {
@@ -31,23 +31,31 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Answer:
             for topic in request.topics
             for number in topic.partitions
         }
-    results = [
-        DescribeLogDirsResult(
+    response = DescribeLogDirsResponse()
+    for each in context.broker.store.describe(_space_of):
+        yield
+        logs = [log for log in each.logs if wanted is None or log.partition in wanted]
+        result = DescribeLogDirsResult(
             error_code=each.error_code,
             log_dir=str(Path(each.path).absolute()),
-            topics=_topics(log for log in each.logs if wanted is None or log.partition in wanted),
+            topics=(yield from _topics(logs)),
             total_bytes=each.space.total_bytes,
             usable_bytes=each.space.usable_bytes,
         )
-        for each in context.node.store.describe(_space_of)
-    ]
-    return DescribeLogDirsResponse(results=results)
+        response.results.append(result)
+    yield
+    return response
 
 
-def _topics(logs: Iterable[LogDescription]) -> list[DescribeLogDirsTopic]:
-    by_topic: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+def _topics(logs: list[LogDescription]) -> Steps[list[DescribeLogDirsTopic]]:
+    by_topic: dict[str, DescribeLogDirsTopic] = {}
     for log in sorted(logs):
-        by_topic[log.partition.topic].append(
+        yield
+        name = log.partition.topic
+        topic = by_topic.get(name)
+        if topic is None:
+            topic = by_topic[name] = DescribeLogDirsTopic(name=name)
+        topic.partitions.append(
             DescribeLogDirsPartition(
                 partition_index=log.partition.partition,
                 partition_size=log.size,
@@ -55,10 +63,7 @@ def _topics(logs: Iterable[LogDescription]) -> list[DescribeLogDirsTopic]:
                 is_future_key=log.is_future,
             )
         )
-    return [
-        DescribeLogDirsTopic(name=name, partitions=partitions)
-        for name, partitions in by_topic.items()
-    ]
+    return list(by_topic.values())
 
 
 def _space_of(path: PurePath) -> VolumeSpace:

@@ -4,9 +4,10 @@ Idempotent producers that wrote within ``producer.id.expiration.ms``, and where 
 began that one has open.
 """
 
-from odradek.broker.context import Answer, RequestContext
+from odradek.broker.context import RequestContext
 from odradek.core.errors import ApiError
 from odradek.core.ids import TopicPartition
+from odradek.core.slices import Steps
 from odradek.core.topic_names import check_topic_name
 from odradek.protocol.generated.describe_producers import (
     DescribeProducersRequest,
@@ -15,31 +16,32 @@ from odradek.protocol.generated.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from odradek.protocol.message import Message
 
 NO_OFFSET = -1
 
 
-def handle(context: RequestContext, request: DescribeProducersRequest) -> Answer:
-    topics = [
-        TopicResponse(
-            name=topic.name,
-            partitions=[_partition(context, topic.name, each) for each in topic.partition_indexes],
-        )
-        for topic in request.topics
-    ]
-    return DescribeProducersResponse(topics=topics)
+def handle(context: RequestContext, request: DescribeProducersRequest) -> Steps[Message]:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        result = TopicResponse(name=topic.name)
+        response.topics.append(result)
+        for query in topic.partition_indexes:
+            yield
+            result.partitions.append(_partition(context, topic.name, query))
+    return response
 
 
 def _partition(context: RequestContext, topic: str, number: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
-        replica = context.node.replicas.leader(TopicPartition(topic, number))
+        led = context.broker.replicas.leader(TopicPartition(topic, number))
     except ApiError as error:  # one bad partition must not fail its neighbours
         return PartitionResponse(
             partition_index=number, error_code=error.code, error_message=error.message or None
         )
     producers = []
-    for producer_id, state in replica.log.producer_states.active_producers.items():
+    for producer_id, state in led.log.producer_states.active_producers.items():
         open_at = state.current_txn_first_offset
         producers.append(
             ProducerState(

@@ -2,14 +2,14 @@
 
 Topics come in the order of their names, named ones or, if none is named, all. A page ends at the
 client's limit or at ``max.request.partition.size.limit``, and then has a cursor to go on from.
-
-Not implemented: authorized operations (nothing is refused to anybody yet).
+Authorized operations are reported without being asked for: the request has no field for it.
 """
 
 from odradek.broker.context import Answer, RequestContext
 from odradek.broker.internal_topics import INTERNAL_TOPICS
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.topic_names import check_topic_name
+from odradek.metadata.authorized_operations import TOPIC_OPERATIONS
 from odradek.metadata.partition import NO_LEADER, PartitionImage
 from odradek.metadata.topics import TopicImage
 from odradek.protocol.generated.describe_topic_partitions import (
@@ -32,7 +32,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
 def _page(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    limit = context.node.config.max_request_partition_size_limit
+    limit = context.broker.config.max_request_partition_size_limit
     left = max(min(limit, request.response_partition_limit), 1)
     start_name, start = _start(request)
     response = DescribeTopicPartitionsResponse()
@@ -40,7 +40,7 @@ def _page(
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = context.node.image.topics.get(name)
+        topic = context.broker.image.topics.get(name)
         if topic is None:
             response.topics.append(_missing(name))
             continue
@@ -71,7 +71,7 @@ def _start(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
 def _names(
     context: RequestContext, request: DescribeTopicPartitionsRequest, start_name: str
 ) -> list[str]:
-    named = {topic.name for topic in request.topics} or set(context.node.image.topics)
+    named = {topic.name for topic in request.topics} or set(context.broker.image.topics)
     return sorted(name for name in named if name >= start_name)
 
 
@@ -85,7 +85,10 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 def _refused(name: str, error: ApiError) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
+        error_code=error.code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
@@ -97,6 +100,7 @@ def _topic(
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[_partition(context, each, topic.partitions[each]) for each in numbers],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
@@ -120,12 +124,12 @@ def _partition(
 
 
 def _is_reachable(context: RequestContext, broker_id: int) -> bool:
-    broker = context.node.image.brokers.get(broker_id)
+    broker = context.broker.image.brokers.get(broker_id)
     return broker is not None and context.listener in broker.endpoints
 
 
 def _is_offline(context: RequestContext, partition: PartitionImage, broker_id: int) -> bool:
     if not _is_reachable(context, broker_id):
         return True
-    broker = context.node.image.brokers[broker_id]
+    broker = context.broker.image.brokers[broker_id]
     return broker.fenced or not broker.has_online(partition.directory_of(broker_id))

@@ -1,7 +1,7 @@
 """DescribeTransactions (key 65), version 0: the state of transactional ids (KIP-664)."""
 
-from odradek.broker.context import Answer, RequestContext
-from odradek.core.errors import ApiError
+from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.core.errors import ErrorCode
 from odradek.protocol.generated.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -10,12 +10,18 @@ from odradek.protocol.generated.describe_transactions import (
 
 
 def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Answer:
-    states = [_describe(context, each) for each in request.transactional_ids]
-    return DescribeTransactionsResponse(transaction_states=states)
+    def described(states: list[TransactionState]) -> None:
+        context.reply(DescribeTransactionsResponse(transaction_states=states))
+
+    context.broker.transactions.read_each(
+        request.transactional_ids,
+        str,
+        lambda shard, transactional_id: shard.describe(transactional_id),
+        _refused,
+        described,
+    )
+    return PENDING
 
 
-def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
-    try:
-        return context.node.transactions.shard_for(transactional_id).describe(transactional_id)
-    except ApiError as error:
-        return TransactionState(transactional_id=transactional_id, error_code=error.code)
+def _refused(transactional_id: str, code: ErrorCode) -> TransactionState:
+    return TransactionState(transactional_id=transactional_id, error_code=code)

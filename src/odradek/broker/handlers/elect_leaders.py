@@ -7,14 +7,9 @@ it.
 Not implemented: throttling.
 """
 
-from odradek.broker.context import PENDING, Answer, RequestContext
-from odradek.core.errors import ApiError
-from odradek.protocol.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from odradek.broker.context import Answer, RequestContext
+from odradek.protocol.generated.elect_leaders import ElectLeadersRequest
 
 
 def handle(context: RequestContext, request: ElectLeadersRequest) -> Answer:
-    try:
-        context.node.change(lambda controller: controller.elect_leaders(request), context.reply)
-    except ApiError as error:
-        return ElectLeadersResponse(error_code=error.code)
-    return PENDING
+    return context.broker.controller.forward(context, request)

@@ -9,7 +9,7 @@ from odradek.protocol.generated.end_txn import EndTxnRequest, EndTxnResponse
 
 
 def handle(context: RequestContext, request: EndTxnRequest) -> Answer:
-    transactions = context.node.transactions
+    transactions = context.broker.transactions
 
     def end(new_producer_id: int | None) -> None:
         transactions.write(
@@ -23,5 +23,6 @@ def handle(context: RequestContext, request: EndTxnRequest) -> Answer:
         request.transactional_id,
         lambda shard: shard.end_needs_producer_id(request, context.version),
         end,
+        lambda code: context.reply(EndTxnResponse(error_code=code)),
     )
     return PENDING

@@ -19,9 +19,10 @@ from struct import Struct
 from typing import Final
 
 from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.broker.current_leader import find_current_leader
 from odradek.broker.delayed import DelayedOperation
 from odradek.broker.fetch_sessions import Answers, CachedPartition, SessionlessFetch
-from odradek.broker.replicas import Replica
+from odradek.broker.partition import Partition
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.fetch import (
@@ -51,7 +52,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Answer:
     if request.isolation_level not in _ISOLATIONS:
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
-        scope = context.node.fetch_sessions.open(
+        scope = context.broker.fetch_sessions.open(
             request, by_id=context.version >= VERSION_TOPIC_IDS
         )
     except ApiError as error:
@@ -60,7 +61,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Answer:
     answers = fetch.read()
     if fetch.is_enough or request.max_wait_ms <= 0:
         return fetch.respond(answers)
-    context.node.delayed.wait(_DelayedFetch(fetch, answers))
+    context.broker.delayed.wait(_DelayedFetch(fetch, answers))
     return PENDING
 
 
@@ -88,9 +89,9 @@ class _Fetch:
         self.max_wait_ms = request.max_wait_ms
         self.is_enough = False
         self.context = context
-        self._replicas = context.node.replicas
+        self._replicas = context.broker.replicas
         self._by_id = context.version >= VERSION_TOPIC_IDS
-        self._bytes_max = min(request.max_bytes, context.node.config.fetch_max_bytes)
+        self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._bytes_max)
         self._node_endpoints: dict[int, NodeEndpoint] = {}
 
@@ -123,8 +124,8 @@ class _Fetch:
             response.node_endpoints = list(self._node_endpoints.values())
         return response
 
-    def leader(self, cached: CachedPartition) -> Replica:
-        """Return the replica to read.
+    def leader(self, cached: CachedPartition) -> Partition:
+        """Return the partition to read.
 
         Raises:
             ApiError: It is not here, or the client knows another epoch.
@@ -147,14 +148,13 @@ class _Fetch:
             ApiError: For the client.
         """
         wanted = cached.wanted
-        replica = self.leader(cached)
-        log = replica.log
+        led = self.leader(cached)
+        log = led.log
         if wanted.last_fetched_epoch != UNDEFINED_EPOCH:
             diverging = find_diverging_epoch(log, wanted)
             if diverging is not None:
                 return _diverging(wanted, log, diverging)
-        result = self._replicas.read(
-            replica,
+        result = led.read(
             wanted.fetch_offset,
             min(left, wanted.partition_max_bytes),
             self.isolation,
@@ -197,18 +197,12 @@ class _Fetch:
 
     def _current_leader(self, at: TopicPartition) -> LeaderIdAndEpoch:
         """Return who leads a partition, and see to it that the response says where that is."""
-        image = self.context.node.image
-        topic = image.topics.get(at.topic)
-        partition = topic.partitions.get(at.partition) if topic is not None else None
-        if partition is None:
+        leader = find_current_leader(self.context.broker.image, at, self.context.listener)
+        if leader is None:
             return LeaderIdAndEpoch()
-        broker = image.brokers.get(partition.leader)
-        endpoint = broker.endpoints.get(self.context.listener) if broker is not None else None
-        if broker is not None and not broker.fenced and endpoint is not None:
-            self._node_endpoints[partition.leader] = NodeEndpoint(
-                node_id=partition.leader, host=endpoint.host, port=endpoint.port, rack=broker.rack
-            )
-        return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+        if leader.endpoint is not None:
+            self._node_endpoints[leader.leader_id] = NodeEndpoint(**leader.endpoint._asdict())
+        return LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
 
 
 class _DelayedFetch(DelayedOperation):
@@ -221,7 +215,7 @@ class _DelayedFetch(DelayedOperation):
         refused = {cached for cached, data in answers if data.error_code}
         self._fetch = fetch
         self._watched = [each for each in fetch.scope.partitions if each not in refused]
-        deadline_ms = fetch.context.node.clock.monotonic_ms() + fetch.max_wait_ms
+        deadline_ms = fetch.context.broker.clock.monotonic_ms() + fetch.max_wait_ms
         super().__init__(deadline_ms, [each.partition for each in self._watched])
 
     def can_complete(self) -> bool:
@@ -230,7 +224,8 @@ class _DelayedFetch(DelayedOperation):
         for cached in self._watched:
             wanted = cached.wanted
             try:
-                log = fetch.leader(cached).log
+                led = fetch.leader(cached)
+                log = led.log
                 if wanted.last_fetched_epoch != UNDEFINED_EPOCH and find_diverging_epoch(
                     log, wanted
                 ):
@@ -239,8 +234,8 @@ class _DelayedFetch(DelayedOperation):
                 return True  # the client must hear of it
             if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 return True
-            if log.end_offset(fetch.isolation) > wanted.fetch_offset:
-                available += min(log.bytes_from(wanted.fetch_offset), wanted.partition_max_bytes)
+            count = led.bytes_available(wanted.fetch_offset, fetch.isolation)
+            available += min(count, wanted.partition_max_bytes)
         return available >= fetch.min_bytes
 
     def complete(self) -> None:

@@ -20,8 +20,8 @@ from odradek.protocol.generated.find_coordinator import (
 )
 
 if TYPE_CHECKING:
+    from odradek.broker.broker_server import BrokerServer
     from odradek.broker.coordinator_runtime import CoordinatorRuntime
-    from odradek.broker.node import Node
 
 KEY_TYPE_GROUP: Final = 0
 KEY_TYPE_TRANSACTION: Final = 1
@@ -30,7 +30,7 @@ _INVALID: Final = ErrorCode.INVALID_REQUEST
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> Answer:
-    coordinator = _coordinator(context.node, request.key_type)
+    coordinator = _coordinator(context.broker, request.key_type)
     if coordinator is None:
         refused = f"there is no coordinator for keys of type {request.key_type}"
         return _answer(context, request, lambda key: _nobody(key, _INVALID, refused))
@@ -41,14 +41,14 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> Answer:
 
         context.reply(_answer(context, request, find))
 
-    context.node.internal_topics.ensure(coordinator.topic, ready)
+    context.broker.internal_topics.ensure(coordinator.topic, ready)
     return PENDING
 
 
-def _coordinator(node: "Node", key_type: int) -> "CoordinatorRuntime[Any] | None":
+def _coordinator(broker: "BrokerServer", key_type: int) -> "CoordinatorRuntime[Any] | None":
     if key_type == KEY_TYPE_GROUP:
-        return node.groups
-    return node.transactions if key_type == KEY_TYPE_TRANSACTION else None
+        return broker.groups
+    return broker.transactions if key_type == KEY_TYPE_TRANSACTION else None
 
 
 def _answer(
@@ -68,7 +68,7 @@ def _answer(
 
 def _find(context: RequestContext, coordinator: "CoordinatorRuntime[Any]", key: str) -> Coordinator:
     leader = coordinator.leader_for(key)
-    broker = None if leader is None else context.node.image.brokers.get(leader)
+    broker = None if leader is None else context.broker.image.brokers.get(leader)
     endpoint = None if broker is None else broker.endpoints.get(context.listener)
     if leader is None or endpoint is None:
         problem = f"nobody leads the partition of {key!r} now"

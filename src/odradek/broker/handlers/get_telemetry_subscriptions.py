@@ -20,7 +20,7 @@ from odradek.protocol.generated.get_telemetry_subscriptions import (
 
 
 def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> Answer:
-    node = context.node
+    node = context.broker
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
         instance_id = Uuid.random(node.random)

@@ -11,7 +11,7 @@ from odradek.protocol.generated.heartbeat import HeartbeatRequest, HeartbeatResp
 def handle(context: RequestContext, request: HeartbeatRequest) -> Answer:
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return context.node.groups.write(
+    return context.broker.groups.write(
         context,
         request.group_id,
         lambda shard, caller, now: shard.heartbeat(request, caller, now),

@@ -5,12 +5,9 @@ v1  flexible.  Answered when the metadata log has committed it.
 Not implemented: loggers (refused with INVALID_REQUEST), throttling.
 """
 
-from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.broker.context import Answer, RequestContext
 from odradek.protocol.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Answer:
-    context.node.change(
-        lambda controller: controller.incremental_alter_configs(request), context.reply
-    )
-    return PENDING
+    return context.broker.controller.forward(context, request)

@@ -8,6 +8,7 @@ Without a transactional id a producer gets a new id each time.
 """
 
 from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.core.errors import ErrorCode
 from odradek.protocol.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -15,16 +16,20 @@ from odradek.protocol.generated.init_producer_id import (
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> Answer:
+    def refused(code: ErrorCode) -> InitProducerIdResponse:
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
     if request.transactional_id is None:
-        context.node.producer_ids.next(
+        context.broker.producer_ids.next(
             lambda producer_id: context.reply(
                 InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-            )
+            ),
+            lambda code: context.reply(refused(code)),
         )
         return PENDING
 
     transactional_id = request.transactional_id
-    transactions = context.node.transactions
+    transactions = context.broker.transactions
 
     def init(new_producer_id: int | None) -> None:
         transactions.write(
@@ -33,10 +38,13 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Answer:
             lambda shard, caller, now: shard.init_producer_id(
                 request, caller, now, new_producer_id
             ),
-            lambda code: InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1),
+            refused,
         )
 
     transactions.with_producer_id(
-        transactional_id, lambda shard: shard.needs_producer_id(request), init
+        transactional_id,
+        lambda shard: shard.needs_producer_id(request),
+        init,
+        lambda code: context.reply(refused(code)),
     )
     return PENDING

@@ -12,7 +12,7 @@ from odradek.protocol.generated.join_group import JoinGroupRequest, JoinGroupRes
 def handle(context: RequestContext, request: JoinGroupRequest) -> Answer:
     if not request.group_id:
         return _refused(request, ErrorCode.INVALID_GROUP_ID)
-    return context.node.groups.write(
+    return context.broker.groups.write(
         context,
         request.group_id,
         lambda shard, caller, now: shard.join(request, caller, now),

@@ -11,7 +11,7 @@ from odradek.protocol.generated.leave_group import LeaveGroupRequest, LeaveGroup
 def handle(context: RequestContext, request: LeaveGroupRequest) -> Answer:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return context.node.groups.write(
+    return context.broker.groups.write(
         context,
         request.group_id,
         lambda shard, caller, now: shard.leave(request, caller, now),

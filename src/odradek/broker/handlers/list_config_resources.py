@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> Answ
 
 
 def _names(context: RequestContext, kind: ResourceType) -> Iterable[str]:
-    image = context.node.image
+    image = context.broker.image
     match kind:
         case ResourceType.TOPIC:
             return image.topics

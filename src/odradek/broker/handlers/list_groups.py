@@ -3,22 +3,30 @@
 v3  flexible.  v4  state, filter by state.  v5  type, filter by type.
 """
 
-from odradek.broker.context import Answer, RequestContext
-from odradek.core.errors import ApiError
-from odradek.protocol.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.core.errors import ErrorCode
+from odradek.protocol.generated.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> Answer:
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
-    try:
-        groups = [
+
+    def listed(groups: list[ListedGroup]) -> None:
+        wanted = [
             group
-            for shard in context.node.groups.shards()
-            for group in shard.list_groups()
+            for group in groups
             if (not states or group.group_state.lower() in states)
             and (not types or group.group_type.lower() in types)
         ]
-    except ApiError as error:
-        return ListGroupsResponse(error_code=error.code)
-    return ListGroupsResponse(groups=groups)
+        context.reply(ListGroupsResponse(groups=wanted))
+
+    def failed(code: ErrorCode) -> None:
+        context.reply(ListGroupsResponse(error_code=code))
+
+    context.broker.groups.read_all(lambda shard: shard.list_groups(), listed, failed)
+    return PENDING

@@ -1,15 +1,17 @@
 """ListOffsets (key 2), versions 1-11: translate a timestamp into an offset.
 
-v2  isolation level: LATEST is then the last stable offset.  v4  leader epochs.  v6  flexible.
+v2  isolation level: LATEST is then the last stable offset.  v4  leader epochs.  v5  the code
+OFFSET_NOT_AVAILABLE.  v6  flexible.
 v7  timestamp -3, the record with the largest timestamp.  v8  -4, the earliest local offset, which
 is the earliest of all where nothing is tiered.  v9  -5, the latest tiered offset: there is none.
 v10 timeout.  v11  -6, the earliest offset still to be uploaded: there is none.
 """
 
-from odradek.broker.context import Answer, RequestContext
-from odradek.broker.replicas import Replica
+from odradek.broker.context import RequestContext
+from odradek.broker.partition import Partition
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.core.slices import Steps
 from odradek.protocol.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -17,10 +19,12 @@ from odradek.protocol.generated.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.protocol.message import Message
 from odradek.storage.log import Isolation
 from odradek.storage.timestamps import FoundOffset, find_largest_timestamp, find_offset_at
 
 VERSION_LEADER_EPOCHS = 4
+VERSION_NOT_AVAILABLE = 5
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -35,17 +39,17 @@ _OLDEST_VERSION = {
 }
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> Answer:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> Steps[Message]:
     read_committed = request.isolation_level == 1
     isolation = Isolation.LAST_STABLE_OFFSET if read_committed else Isolation.HIGH_WATERMARK
-    topics = [
-        ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=[_partition(context, topic.name, p, isolation) for p in topic.partitions],
-        )
-        for topic in request.topics
-    ]
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        result = ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(result)
+        for query in topic.partitions:
+            yield
+            result.partitions.append(_partition(context, topic.name, query, isolation))
+    return response
 
 
 def _partition(
@@ -56,13 +60,14 @@ def _partition(
         if context.version < _OLDEST_VERSION.get(query.timestamp, 0):
             problem = f"timestamp {query.timestamp} in version {context.version}"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, problem)
-        replica = context.node.replicas.leader(partition, query.current_leader_epoch)
-        with context.node.replicas.store.guard(partition):
-            found = _find(replica, query.timestamp, isolation)
+        led = context.broker.replicas.leader(partition, query.current_leader_epoch)
+        with context.broker.replicas.store.guard(partition):
+            found = _find(led, query.timestamp, isolation)
     except ApiError as error:  # one bad partition must not fail its neighbours
-        return ListOffsetsPartitionResponse(
-            partition_index=query.partition_index, error_code=error.code
-        )
+        code = error.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < VERSION_NOT_AVAILABLE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE  # older clients do not know the other
+        return ListOffsetsPartitionResponse(partition_index=query.partition_index, error_code=code)
     if found is None:
         return ListOffsetsPartitionResponse(partition_index=query.partition_index)
     return ListOffsetsPartitionResponse(
@@ -73,11 +78,12 @@ def _partition(
     )
 
 
-def _find(replica: Replica, timestamp: int, isolation: Isolation) -> FoundOffset | None:
-    log = replica.log
+def _find(led: Partition, timestamp: int, isolation: Isolation) -> FoundOffset | None:
+    log = led.log
     match timestamp:
         case -1:
-            return FoundOffset(log.end_offset(isolation), -1, replica.leader_epoch)
+            _check_known(led)
+            return FoundOffset(log.end_offset(isolation), -1, led.leader_epoch)
         case -2 | -4:
             epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
             return FoundOffset(log.log_start_offset, -1, -1 if epoch is None else epoch)
@@ -87,5 +93,17 @@ def _find(replica: Replica, timestamp: int, isolation: Isolation) -> FoundOffset
             return None
         case _:
             found = find_offset_at(log, timestamp)
-    # A record that nobody may see yet is as good as none.
-    return found if found is not None and found.offset < log.end_offset(isolation) else None
+    if found is not None and found.offset >= log.end_offset(isolation):
+        _check_known(led)
+        return None  # a record that no client may see yet is as good as none
+    return found
+
+
+def _check_known(led: Partition) -> None:
+    """Refuse while the high watermark is older than this leader (KIP-207).
+
+    What the leader before showed to clients may be beyond it: to them, offsets would go back.
+    """
+    if led.log.high_watermark < led.epoch_start_offset:
+        problem = f"{led.key}: the high watermark is from before leader epoch {led.leader_epoch}"
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, problem)

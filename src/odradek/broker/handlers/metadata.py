@@ -5,16 +5,21 @@ v4  whether topics may be created.  v5  offline replicas.  v7  leader epoch.  v8
 operations (on request).  v9  flexible.  v10  topic ids.  v12  topics by id.  v13  top-level error.
 
 A topic that does not exist is created if the client and ``auto.create.topics.enable`` allow it; the
-answer is LEADER_NOT_AVAILABLE, as in Kafka, and the client asks again.
-
-Not implemented: authorized operations (nothing is refused to anybody yet).
+answer is UNKNOWN_TOPIC_OR_PARTITION all the same, as in Kafka, and the client asks again. If the
+controller refused to create it, the next answer says why.
 """
 
-from odradek.broker.context import Answer, RequestContext
+from odradek.broker.context import RequestContext
 from odradek.broker.internal_topics import INTERNAL_TOPICS
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID
+from odradek.core.slices import Steps
 from odradek.core.topic_names import check_topic_name
+from odradek.metadata.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED_FOR,
+    TOPIC_OPERATIONS,
+)
 from odradek.metadata.image import ClusterImage
 from odradek.metadata.partition import PartitionImage
 from odradek.metadata.topics import TopicImage
@@ -26,22 +31,37 @@ from odradek.protocol.generated.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from odradek.protocol.message import Message
 
-NO_AUTHORIZED_OPERATIONS = -(2**31)
 
-
-def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-    image = context.node.image
+def handle(context: RequestContext, request: MetadataRequest) -> Steps[Message]:
+    image = context.broker.image
     wants_all = request.topics is None or (context.version == 0 and not request.topics)
+    topics: list[MetadataResponseTopic] = []
     if wants_all:
-        topics = [_topic(context, topic) for _, topic in sorted(image.topics.items())]
+        for _, topic_image in sorted(image.topics.items()):
+            yield
+            topics.append(_topic(image, topic_image))
     else:
-        topics = [_wanted(context, request, wanted) for wanted in request.topics or []]
+        missing: list[str] = []
+        for wanted in request.topics or ():
+            yield
+            topics.append(_wanted(context, image, wanted, missing))
+        may_create = context.version < 4 or request.allow_auto_topic_creation
+        if missing and may_create and context.broker.config.auto_create_topics_enable:
+            context.broker.auto_topics.create_soon(context, missing)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    wants_cluster = request.include_cluster_authorized_operations
+    brokers = _brokers(context, image)
     return MetadataResponse(
-        brokers=_brokers(context, image),
-        cluster_id=context.node.cluster_id,
-        controller_id=context.node.node_id,
+        brokers=brokers,
+        cluster_id=context.broker.cluster_id,
+        controller_id=context.broker.choose_controller([each.node_id for each in brokers]),
         topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_cluster else NOT_ASKED_FOR,
     )
 
 
@@ -60,9 +80,12 @@ def _brokers(context: RequestContext, image: ClusterImage) -> list[MetadataRespo
 
 
 def _wanted(
-    context: RequestContext, request: MetadataRequest, wanted: MetadataRequestTopic
+    context: RequestContext,
+    image: ClusterImage,
+    wanted: MetadataRequestTopic,
+    missing: list[str],
 ) -> MetadataResponseTopic:
-    image = context.node.image
+    """Return what is known of a topic; ``missing`` gets the name of one that could be created."""
     # Java's client sends an empty name, not null, beside an id.
     is_by_id = wanted.name is None or wanted.topic_id != ZERO_UUID
     try:
@@ -70,43 +93,39 @@ def _wanted(
             topic = image.topics_by_id.get(wanted.topic_id)
             if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, str(wanted.topic_id))
-            return _topic(context, topic)
+            return _topic(image, topic)
         assert wanted.name is not None
         check_topic_name(wanted.name)
         topic = image.topics.get(wanted.name)
         if topic is not None:
-            return _topic(context, topic)
-        may_create = context.version < 4 or request.allow_auto_topic_creation
-        if may_create and context.node.config.auto_create_topics_enable:
-            context.node.create_topic_soon(wanted.name)
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, wanted.name)
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
+            return _topic(image, topic)
+        missing.append(wanted.name)
+        refused = context.broker.auto_topics.take_refusal(wanted.name)
+        raise ApiError(refused or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
     except ApiError as error:  # one bad topic must not fail its neighbours
         return MetadataResponseTopic(
             error_code=error.code,
             name=(None if context.version >= 12 else "") if is_by_id else wanted.name,
             topic_id=wanted.topic_id if is_by_id else ZERO_UUID,
+            is_internal=wanted.name in INTERNAL_TOPICS,
         )
 
 
-def _topic(context: RequestContext, topic: TopicImage) -> MetadataResponseTopic:
+def _topic(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
     partitions = [
-        _partition(context, index, partition)
-        for index, partition in sorted(topic.partitions.items())
+        _partition(image, index, partition) for index, partition in sorted(topic.partitions.items())
     ]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=NO_AUTHORIZED_OPERATIONS,
     )
 
 
 def _partition(
-    context: RequestContext, index: int, partition: PartitionImage
+    image: ClusterImage, index: int, partition: PartitionImage
 ) -> MetadataResponsePartition:
-    image = context.node.image
     brokers = image.brokers
     offline = [
         replica

@@ -24,7 +24,7 @@ VERSION_TOPIC_IDS: Final = 10
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> Answer:
     by_id = context.version >= VERSION_TOPIC_IDS
-    request.topics, unknown = split_topics(context.node.image, request.topics, by_id=by_id)
+    request.topics, unknown = split_topics(context.broker.image, request.topics, by_id=by_id)
 
     def deliver(message: Message) -> None:
         assert isinstance(message, OffsetCommitResponse)
@@ -34,7 +34,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> Answer:
     if not request.topics:
         deliver(OffsetCommitResponse(topics=[]))
         return PENDING
-    return context.node.groups.write(
+    return context.broker.groups.write(
         context,
         request.group_id,
         lambda shard, caller, now: shard.commit(request, caller, now),

@@ -15,7 +15,7 @@ from odradek.protocol.message import Message
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> Answer:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    topics = context.node.image.topics
+    topics = context.broker.image.topics
     refused = [_refused(each) for each in request.topics if each.name not in topics]
     request.topics = [each for each in request.topics if each.name in topics]
 
@@ -28,7 +28,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> Answer:
     if not request.topics:
         deliver(OffsetDeleteResponse(topics=[]))
         return PENDING
-    return context.node.groups.write(
+    return context.broker.groups.write(
         context,
         request.group_id,
         lambda shard, caller, _now: shard.delete_offsets(request, caller),

@@ -4,9 +4,10 @@ v2  all topics, error for the group.  v5  leader epoch.  v6  flexible.  v7  stab
 v8  several groups.  v9  member and epoch.  v10  topics by id.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from odradek.broker.context import Answer, RequestContext
+from odradek.broker.context import PENDING, Answer, RequestContext
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID
 from odradek.protocol.generated.offset_fetch import (
@@ -21,6 +22,9 @@ from odradek.protocol.generated.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+if TYPE_CHECKING:
+    from odradek.coordinator.group.shard import GroupShard
+
 VERSION_GROUP_ERROR = 2
 VERSION_SEVERAL_GROUPS = 8
 VERSION_TOPIC_IDS = 10
@@ -29,8 +33,12 @@ _NO_TOPIC_ID: Final = ZERO_UUID
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> Answer:
     if context.version >= VERSION_SEVERAL_GROUPS:
-        groups = [_fetch(context, each, request.require_stable) for each in request.groups]
-        return OffsetFetchResponse(groups=groups)
+
+        def fetched(groups: list[OffsetFetchResponseGroup]) -> None:
+            context.reply(OffsetFetchResponse(groups=groups))
+
+        _fetch(context, request.groups, request.require_stable, fetched)
+        return PENDING
     topics = None
     if request.topics is not None:
         topics = [
@@ -38,16 +46,42 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> Answer:
             for each in request.topics
         ]
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    return _as_single(_fetch(context, group, request.require_stable))
+    _fetch(
+        context,
+        [group],
+        request.require_stable,
+        lambda groups: context.reply(_as_single(groups[0])),
+    )
+    return PENDING
 
 
 def _fetch(
-    context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+    context: RequestContext,
+    groups: list[OffsetFetchRequestGroup],
+    require_stable: bool,
+    then: Callable[[list[OffsetFetchResponseGroup]], None],
+) -> None:
+    context.broker.groups.read_each(
+        groups,
+        lambda group: group.group_id,
+        lambda shard, group: _read(context, shard, group, require_stable),
+        lambda group, code: _refused_group(context, group, code),
+        then,
+        # As Kafka: consumers before 3.9 do not retry after the other code, and the client of a
+        # coordinator that is one no longer must look for the new one.
+        timed_out=ErrorCode.NOT_COORDINATOR,
+    )
+
+
+def _read(
+    context: RequestContext,
+    shard: "GroupShard",
+    group: OffsetFetchRequestGroup,
+    require_stable: bool,
 ) -> OffsetFetchResponseGroup:
     has_ids = context.version >= VERSION_TOPIC_IDS
     refused = _take_unknown_ids(context, group) if has_ids else []
     try:
-        shard = context.node.groups.shard_for(group.group_id)
         answer = shard.fetch_offsets(group, require_stable=require_stable)
     except ApiError as error:
         return _refused_group(context, group, error.code)
@@ -65,7 +99,7 @@ def _take_unknown_ids(
         return []
     refused, known = [], []
     for topic in group.topics:
-        found = context.node.image.topics_by_id.get(topic.topic_id)
+        found = context.broker.image.topics_by_id.get(topic.topic_id)
         if found is None:
             refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
@@ -78,7 +112,7 @@ def _take_unknown_ids(
 def _has_id(context: RequestContext, topic: OffsetFetchResponseTopics) -> bool:
     """Give a topic its id; one that has none any more cannot be answered for."""
     if topic.topic_id == _NO_TOPIC_ID:
-        found = context.node.image.topics.get(topic.name)
+        found = context.broker.image.topics.get(topic.name)
         if found is None:
             return False
         topic.topic_id = found.topic_id

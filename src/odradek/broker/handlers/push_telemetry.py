@@ -25,7 +25,7 @@ def handle(context: RequestContext, request: PushTelemetryRequest) -> Answer:
 
 
 def _take(context: RequestContext, request: PushTelemetryRequest) -> None:
-    node, instance_id = context.node, request.client_instance_id
+    node, instance_id = context.broker, request.client_instance_id
     if instance_id in RESERVED_UUIDS:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{instance_id} is no client instance id")
     clients = node.metrics.clients

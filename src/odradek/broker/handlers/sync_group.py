@@ -11,7 +11,7 @@ from odradek.protocol.generated.sync_group import SyncGroupRequest, SyncGroupRes
 def handle(context: RequestContext, request: SyncGroupRequest) -> Answer:
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return context.node.groups.write(
+    return context.broker.groups.write(
         context,
         request.group_id,
         lambda shard, caller, now: shard.sync(request, caller, now),

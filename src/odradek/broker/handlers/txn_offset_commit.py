@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from odradek.broker.committed_topics import split_topics
 from odradek.broker.context import PENDING, Answer, RequestContext
+from odradek.broker.transaction_verification import verify
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.txn_offset_commit import (
@@ -28,7 +29,7 @@ VERSION_TOPIC_IDS: Final = 6
 
 def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
     by_id = context.version >= VERSION_TOPIC_IDS
-    request.topics, unknown = split_topics(context.node.image, request.topics, by_id=by_id)
+    request.topics, unknown = split_topics(context.broker.image, request.topics, by_id=by_id)
 
     def deliver(message: Message) -> None:
         assert isinstance(message, TxnOffsetCommitResponse)
@@ -45,7 +46,7 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
         if code:
             deliver(refuse(code))
             return
-        context.node.groups.write(
+        context.broker.groups.write(
             context,
             request.group_id,
             lambda shard, caller, now: shard.commit_in_transaction(request, caller, now),
@@ -60,36 +61,29 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
         deliver(refuse(ErrorCode.INVALID_GROUP_ID))
         return PENDING
     try:
-        _verify(context, request, verified)
+        partition = context.broker.groups.partition_for(request.group_id)
     except ApiError as error:
         deliver(refuse(error.code))
-    return PENDING
-
-
-def _verify(context: RequestContext, request: TxnOffsetCommitRequest, verified: Any) -> None:
-    """Have the coordinator of the transaction say that the group's partition is part of it."""
-    node = context.node
-    partition = node.groups.partition_for(request.group_id)
-    producer = (request.producer_id, request.producer_epoch)
+        return PENDING
     is_add = context.version >= VERSION_ADDS_PARTITION
-    is_trusted = not (is_add or node.config.flag("transaction.partition.verification.enable"))
-    if is_trusted or node.replicas.has_transaction(partition, *producer):
-        verified({partition: ErrorCode.NONE})
-        return
-    node.transactions.add_or_verify(
+    verify(
+        context.broker,
         request.transactional_id,
-        *producer,
-        [partition],
+        (request.producer_id, request.producer_epoch),
+        {partition: None},
         verified,
         is_add=is_add,
         version=2 if is_add else 0,
     )
+    return PENDING
 
 
 def _told(version: int, code: ErrorCode) -> ErrorCode:
     """Return the code as a client of this version knows it."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < VERSION_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return ErrorCode.NOT_COORDINATOR
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < VERSION_ABORTABLE:

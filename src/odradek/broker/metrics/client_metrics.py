@@ -23,7 +23,7 @@ from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
 
 CLIENTS_MAX: Final = 4096
 SERIES_PER_CLIENT_MAX: Final = 1000
@@ -88,8 +88,8 @@ class ClientInstance:
 
 
 class ClientMetrics:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
         self._subscriptions = ClientSubscriptions({})
         self._clients: dict[Uuid, ClientInstance] = {}  # those heard of last come last
         self._series_count = 0
@@ -100,7 +100,7 @@ class ClientMetrics:
 
     def current_subscriptions(self) -> ClientSubscriptions:
         """Return the subscriptions as the image has them now."""
-        configs = self._node.image.configs
+        configs = self._broker.image.configs
         if self._subscriptions.configs is not configs:
             self._subscriptions = ClientSubscriptions(configs)
         return self._subscriptions
@@ -136,7 +136,7 @@ class ClientMetrics:
         self._replace(client, {})
 
     def collect(self) -> Iterator[Family]:
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._broker.clock.monotonic_ms()
         for client in [each for each in self._clients.values() if each.is_silent(now_ms)]:
             self._remove(client)
         instances, dropped = len(self._clients), self.dropped

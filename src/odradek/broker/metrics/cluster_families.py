@@ -3,24 +3,25 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from odradek.broker.metrics.family import Family, Kind, Sample, counter, gauge
+from odradek.broker.metrics.family import Family, counter, gauge
+from odradek.broker.metrics.quorum_families import QuorumFamilies
 from odradek.metadata.partition import NO_LEADER
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
 
 
 class ClusterFamilies:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
 
     def collect(self) -> Iterator[Family]:
         yield from self._controller()
-        yield from self._quorum()
+        yield from QuorumFamilies(self._broker).collect()
         yield from self._broker_metadata()
 
     def _controller(self) -> Iterator[Family]:
-        image = self._node.image
+        image = self._broker.image
         partitions = [p for topic in image.topics.values() for p in topic.partitions.values()]
         offline = sum(partition.leader == NO_LEADER for partition in partitions)
         displaced = sum(partition.leader != partition.preferred_leader for partition in partitions)
@@ -36,37 +37,19 @@ class ClusterFamilies:
             (
                 "lastappliedrecordoffset",
                 "The offset of the last metadata record in the image.",
-                self._node.metadata_offset,
+                self._broker.metadata_offset,
             ),
         ):
             yield gauge(f"kafka_controller_kafkacontroller_{name}", help_text, value)
         yield counter(
             "kafka_controller_controllerstats_uncleanleaderelections",
             "Leaders that were elected though records may be missing there.",
-            self._node.metrics.partition_changes.unclean_elections,
-        )
-
-    def _quorum(self) -> Iterator[Family]:
-        metadata = self._node.metadata
-        log = metadata.log
-        for name, help_text, value in (
-            ("current_leader", "The id of the quorum's leader.", self._node.node_id),
-            ("current_epoch", "The quorum's epoch.", metadata.epoch),
-            ("high_watermark", "Up to where the metadata log is committed.", log.high_watermark),
-            ("log_end_offset", "Where the metadata log ends.", log.log_end_offset),
-            ("log_end_epoch", "The epoch of its end.", log.leader_epochs.latest_epoch or 0),
-        ):
-            yield gauge(f"kafka_server_raftmetrics_{name}", help_text, value)
-        yield Family(
-            "kafka_server_raftmetrics_current_state",
-            "1, labelled with this node's role in the quorum.",
-            Kind.GAUGE,
-            [Sample({"current_state": "leader"}, 1)],  # a quorum of one has nobody else
+            self._broker.metrics.partition_changes.unclean_elections,
         )
 
     def _broker_metadata(self) -> Iterator[Family]:
-        provenance = self._node.image.provenance
-        lag_ms = max(self._node.clock.now_ms() - provenance.last_timestamp_ms, 0)
+        provenance = self._broker.image.provenance
+        lag_ms = max(self._broker.clock.now_ms() - provenance.last_timestamp_ms, 0)
         for name, help_text, value in (
             ("offset", "The offset of the last metadata record applied.", provenance.last_offset),
             ("timestamp", "When it was written, in ms.", provenance.last_timestamp_ms),

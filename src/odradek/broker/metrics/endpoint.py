@@ -9,12 +9,10 @@ proxy in front.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from odradek.broker.event_log import Event
-
-if TYPE_CHECKING:
-    from odradek.broker.node import Node
+from odradek.broker.metrics.registry import Metrics
+from odradek.core.event import Event
 
 _logger: Final = logging.getLogger("odradek.metrics")
 CONNECTIONS_MAX: Final = 8
@@ -34,8 +32,21 @@ _REASONS: Final = {
 }
 
 
+class Observed(Protocol):
+    """The node whose metrics are served."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def problems(self) -> list[str]: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+
 class Endpoint:
-    def __init__(self, node: "Node", host: str, port: int) -> None:
+    def __init__(self, node: Observed, host: str, port: int) -> None:
         self._node = node
         self._host = host
         self._port = port
@@ -116,7 +127,8 @@ class Endpoint:
         if not self._node.is_ready:
             return 503, _PLAIN, "starting or stopping\n"
         if path == _HEALTH:
-            return 200, _PLAIN, "ok\n"
+            problems = self._node.problems
+            return (503, _PLAIN, "\n".join([*problems, ""])) if problems else (200, _PLAIN, "ok\n")
         from odradek.broker.metrics.exposition import CONTENT_TYPE
 
         return 200, CONTENT_TYPE, await self._text()

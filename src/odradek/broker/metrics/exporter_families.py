@@ -12,7 +12,7 @@ from odradek.metadata.partition import PartitionImage
 from odradek.storage.log import Log
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
 
 _PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionImage], float]], ...]] = (
     ("leader", "The id of the leader.", lambda p: p.leader),
@@ -36,8 +36,8 @@ _OFFSETS: Final[tuple[tuple[str, str, Callable[[Log], float]], ...]] = (
 
 
 class ExporterFamilies:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
 
     def collect(self) -> Iterator[Family]:
         yield from self._brokers()
@@ -46,7 +46,7 @@ class ExporterFamilies:
         yield from self._offsets()
 
     def _brokers(self) -> Iterator[Family]:
-        brokers = self._node.image.brokers
+        brokers = self._broker.image.brokers
         alive = sum(not broker.fenced for broker in brokers.values())
         yield gauge("kafka_brokers", "Brokers that are not fenced.", alive)
         samples = []
@@ -58,14 +58,14 @@ class ExporterFamilies:
         yield Family("kafka_broker_info", "1, labelled with a broker.", Kind.GAUGE, samples)
 
     def _topics(self) -> Iterator[Family]:
-        topics = self._node.image.topics
+        topics = self._broker.image.topics
         samples = [Sample({"topic": name}, len(t.partitions)) for name, t in topics.items()]
         yield Family("kafka_topic_partitions", "Partitions of a topic.", Kind.GAUGE, samples)
 
     def _partitions(self) -> Iterator[Family]:
         labelled = [
             ({"topic": name, "partition": str(number)}, partition)
-            for name, topic in self._node.image.topics.items()
+            for name, topic in self._broker.image.topics.items()
             for number, partition in topic.partitions.items()
         ]
         for name, help_text, value_of in _PARTITION:
@@ -75,7 +75,7 @@ class ExporterFamilies:
     def _offsets(self) -> Iterator[Family]:
         labelled = [
             ({"topic": log.partition.topic, "partition": str(log.partition.partition)}, log)
-            for log in self._node.store.logs
+            for log in self._broker.store.logs
             if self._leads(log)
         ]
         for name, help_text, value_of in _OFFSETS:
@@ -83,6 +83,6 @@ class ExporterFamilies:
             yield Family(f"kafka_topic_partition_{name}", help_text, Kind.GAUGE, samples)
 
     def _leads(self, log: Log) -> bool:
-        topic = self._node.image.topics.get(log.partition.topic)
+        topic = self._broker.image.topics.get(log.partition.topic)
         partition = None if topic is None else topic.partitions.get(log.partition.partition)
-        return partition is not None and partition.leader == self._node.node_id
+        return partition is not None and partition.leader == self._broker.node_id

@@ -8,7 +8,7 @@ from odradek.broker.metrics.family import Family, Kind, Sample, counter, gauge
 from odradek.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
     from odradek.coordinator.group.shard import GroupShard
 
 _CLASSIC_STATES: Final = (
@@ -25,11 +25,11 @@ Offsets = list[tuple[Place, int]]
 
 
 class GroupFamilies:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
 
     def collect(self) -> Iterator[Family]:
-        shards = list(self._node.groups.loaded_shards())
+        shards = list(self._broker.groups.loaded_shards())
         yield from self._groups(shards)
         yield from self._counts(shards)
         offsets: Offsets = [each for shard in shards for each in shard.offsets.all()]
@@ -87,6 +87,8 @@ class GroupFamilies:
         }
         sums: Counter[tuple[str, str, str]] = Counter()
         for (group_id, topic, partition), offset in offsets:
+            if offset < 0:  # none, as Kafka says it: something else is kept in the metadata
+                continue
             labels = {"consumergroup": group_id, "topic": topic, "partition": str(partition)}
             lag = self._lag(TopicPartition(topic, partition), offset)
             families["current_offset"].samples.append(Sample(labels, offset))
@@ -96,20 +98,20 @@ class GroupFamilies:
         for (name, group_id, topic), total in sums.items():
             labels = {"consumergroup": group_id, "topic": topic}
             families[name].samples.append(Sample(labels, total))
-        for shard in self._node.groups.loaded_shards():
+        for shard in self._broker.groups.loaded_shards():
             for group in shard.groups.values():
                 sample = Sample({"consumergroup": group.group_id}, group.size)
                 families["members"].samples.append(sample)
         yield from families.values()
 
     def _lag(self, partition: TopicPartition, offset: int) -> int:
-        replica = self._node.replicas.find(partition)
-        return _UNKNOWN if replica is None else max(replica.log.high_watermark - offset, 0)
+        found = self._broker.replicas.find(partition)
+        return _UNKNOWN if found is None else max(found.log.high_watermark - offset, 0)
 
     def _transactions(self) -> Iterator[Family]:
         states = Counter(
             metadata.state.title
-            for shard in self._node.transactions.loaded_shards()
+            for shard in self._broker.transactions.loaded_shards()
             for metadata in shard.transactions.values()
         )
         yield Family(

@@ -8,7 +8,7 @@ from odradek.broker.metrics.request_families import Summaries
 from odradek.storage.log import Log
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
 
 _LOG: Final[tuple[tuple[str, str, Callable[[Log], int]], ...]] = (
     ("size", "Bytes of the log's segments.", lambda log: log.segments.bytes),
@@ -19,9 +19,9 @@ _LOG: Final[tuple[tuple[str, str, Callable[[Log], int]], ...]] = (
 
 
 class LogFamilies:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-        self._summaries = Summaries(node.metrics.started_ms)
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
+        self._summaries = Summaries(broker.metrics.started_ms)
 
     def collect(self) -> Iterator[Family]:
         yield from self._logs()
@@ -29,7 +29,7 @@ class LogFamilies:
         yield from self._directories()
 
     def _logs(self) -> Iterator[Family]:
-        logs = [*self._node.store.logs, self._node.metadata.log]
+        logs = [*self._broker.store.logs, self._broker.metadata.log]
         labelled = [
             ({"topic": log.partition.topic, "partition": str(log.partition.partition)}, log)
             for log in logs
@@ -39,8 +39,8 @@ class LogFamilies:
             yield Family(f"kafka_log_log_{name}", help_text, Kind.GAUGE, samples)
 
     def _flushes(self) -> Family:
-        flushes = self._node.metrics.flushes
-        now_ms = self._node.clock.monotonic_ms()
+        flushes = self._broker.metrics.flushes
+        now_ms = self._broker.clock.monotonic_ms()
         samples = self._summaries.samples("", {}, flushes.counts, flushes.sum_us, now_ms)
         return Family(
             "kafka_log_logflushstats_logflushrateandtimems",
@@ -50,7 +50,7 @@ class LogFamilies:
         )
 
     def _directories(self) -> Iterator[Family]:
-        directories = self._node.store.directories
+        directories = self._broker.store.directories
         offline = [Sample({"logdirectory": str(d.path)}, not d.is_online) for d in directories]
         yield gauge(
             "kafka_log_logmanager_offlinelogdirectorycount",
@@ -63,3 +63,9 @@ class LogFamilies:
             Kind.GAUGE,
             offline,
         )
+        full = [Sample({"logdirectory": str(d.path)}, d.is_full) for d in directories]
+        times = [Sample({"logdirectory": str(d.path)}, d.times_full) for d in directories]
+        help_text = "1 for a log directory that is full: writes are refused, reads go on."
+        yield Family("odradek_log_directory_full", help_text, Kind.GAUGE, full)
+        help_text = "Times that a log directory had no space left."
+        yield Family("odradek_log_directory_full_times", help_text, Kind.COUNTER, times)

@@ -16,19 +16,19 @@ from odradek.broker.metrics.requests import RequestStats
 from odradek.protocol.apis import Api
 
 if TYPE_CHECKING:
+    from odradek.broker.broker_server import BrokerServer
     from odradek.broker.metrics.client_metrics import ClientMetrics
-    from odradek.broker.node import Node
 
 Done = Callable[[BaseException | None], None]
 
 
 class Metrics:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-        self.started_ms = node.clock.monotonic_ms()
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
+        self.started_ms = broker.clock.monotonic_ms()
         self.requests: dict[int, RequestStats] = {}
         self.flushes = Histogram()
-        self.partition_changes = PartitionChanges(node.node_id)
+        self.partition_changes = PartitionChanges(broker.node_id)
 
     def requests_of(self, api: Api) -> RequestStats:
         """Return the counts of an API; from zero when it is asked for first."""
@@ -39,7 +39,7 @@ class Metrics:
 
     def timed_flush(self, done: Done) -> Done:
         """Return ``done``, made to count how long the flush took that begins now."""
-        clock = self._node.clock
+        clock = self._broker.clock
         began_us = clock.monotonic_us()
 
         def finished(error: BaseException | None) -> None:
@@ -53,7 +53,7 @@ class Metrics:
         """What clients push (KIP-714)."""
         from odradek.broker.metrics.client_metrics import ClientMetrics
 
-        return ClientMetrics(self._node)
+        return ClientMetrics(self._broker)
 
     def families(self) -> Iterator[Family]:
         for collector in self._own:
@@ -83,14 +83,14 @@ class Metrics:
         from odradek.broker.metrics.request_families import RequestFamilies
         from odradek.broker.metrics.server_families import ServerFamilies
 
-        node = self._node
+        broker = self._broker
         return (
-            ServerFamilies(node).collect,
-            RequestFamilies(node).collect,
-            LogFamilies(node).collect,
-            ClusterFamilies(node).collect,
-            ExporterFamilies(node).collect,
-            GroupFamilies(node).collect,
+            ServerFamilies(broker).collect,
+            RequestFamilies(broker).collect,
+            LogFamilies(broker).collect,
+            ClusterFamilies(broker).collect,
+            ExporterFamilies(broker).collect,
+            GroupFamilies(broker).collect,
             self.clients.collect,
             process_families,
         )

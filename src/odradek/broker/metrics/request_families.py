@@ -11,7 +11,7 @@ from odradek.broker.metrics.requests import RequestStats
 from odradek.core.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
 
 QUANTILES: Final = {
     "0.50": 0.5,
@@ -56,17 +56,17 @@ class Summaries:
 
 
 class RequestFamilies:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-        start_ms = node.metrics.started_ms
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
+        start_ms = broker.metrics.started_ms
         self._summaries = Summaries(start_ms)
         self._busy = Window(Reading(start_ms, (0,)), IDLE_SPAN_MS)
         # The thread may have done other things before: what it did is known from now on.
-        now_ms = node.clock.monotonic_ms()
+        now_ms = broker.clock.monotonic_ms()
         self._cpu = Window(Reading(now_ms, (thread_cpu_us(),)), IDLE_SPAN_MS)
 
     def collect(self) -> Iterator[Family]:
-        stats = sorted(self._node.metrics.requests.values(), key=attrgetter("api.name"))
+        stats = sorted(self._broker.metrics.requests.values(), key=attrgetter("api.name"))
         yield _counts(stats)
         yield _errors(stats)
         for name, help_text in _TIMES.items():
@@ -85,13 +85,13 @@ class RequestFamilies:
 
     def _times(self, name: str, stats: RequestStats) -> Iterator[Sample]:
         counts, sum_us = _TOTALS[name](stats)
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._broker.clock.monotonic_ms()
         for request in _names(stats):
             key = f"{name} {request}"
             yield from self._summaries.samples(key, {"request": request}, counts, sum_us, now_ms)
 
     def _idle(self, window: Window, busy_us: int) -> float:
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._broker.clock.monotonic_ms()
         growth = window.growth([busy_us], now_ms)
         elapsed_us = max(now_ms - growth.at_ms, 1) * 1000
         return min(max(1 - growth.values[0] / elapsed_us, 0.0), 1.0)

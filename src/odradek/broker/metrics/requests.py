@@ -47,14 +47,15 @@ class RequestStats:
             self._count_errors(message, self.errors)
 
     def on_answered_later(
-        self, message: Message, version: int, total_us: int, local_us: int
+        self, message: Message | None, version: int, total_us: int, local_us: int
     ) -> None:
         """Count a request whose handler took ``local_us`` and left the answer to others."""
         self.versions[version] += 1
         self.waited_total.record(total_us)
         self.waited_local.record(local_us)
         self.waited_remote.record(total_us - local_us)
-        self._count_errors(message, self.errors)
+        if message is not None:
+            self._count_errors(message, self.errors)
 
     @property
     def local_sum_us(self) -> int:

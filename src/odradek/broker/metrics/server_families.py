@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.metrics.family import NO_LABELS, Family, Kind, Sample, counter, gauge
+from odradek.controller.config_rules import TopicConfigRules
+from odradek.controller.partition_index import PartitionIndex
+from odradek.controller.settings import ControllerSettings
 from odradek.controller.view import ClusterView
 from odradek.metadata.partition import PartitionImage
 
 if TYPE_CHECKING:
-    from odradek.broker.node import Node
+    from odradek.broker.broker_server import BrokerServer
 
 _TRAFFIC: Final = (
     ("messagesin", "messages_in", "Records that were appended."),
@@ -26,18 +29,19 @@ _SOCKETS: Final = "kafka_server_socket_server_metrics_"
 
 
 class ServerFamilies:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, broker: "BrokerServer") -> None:
+        self._broker = broker
 
     def collect(self) -> Iterator[Family]:
         yield from self._traffic()
         yield from self._leaders()
         yield from self._replicas()
         yield self._purgatory()
+        yield from self._loop()
         yield from self._sockets()
 
     def _traffic(self) -> Iterator[Family]:
-        traffic = self._node.replicas.traffic
+        traffic = self._broker.replicas.traffic
         total = traffic.total()
         for name, attribute, help_text in _TRAFFIC:
             # Without a label: all topics together, as Kafka has it. Boards tell by `topic`.
@@ -51,13 +55,19 @@ class ServerFamilies:
 
     def _leaders(self) -> Iterator[Family]:
         """Return what a leader knows of its partitions."""
-        node = self._node
-        view = ClusterView(node.image, node.controller.settings, node.controller.rules)
+        broker = self._broker
+        settings = ControllerSettings(
+            node_id=broker.node_id,
+            cluster_id=broker.cluster_id,
+            min_insync_replicas=broker.config.integer("min.insync.replicas"),
+        )
+        rules = TopicConfigRules(lambda: broker.config)
+        view = ClusterView(broker.image, settings, rules, PartitionIndex())
         counts: Counter[str] = Counter()
-        for topic in node.image.topics.values():
+        for topic in broker.image.topics.values():
             min_isr = view.min_isr(topic)
             for partition in topic.partitions.values():
-                if partition.leader == node.node_id:
+                if partition.leader == broker.node_id:
                     counts.update(_conditions(partition, min_isr))
         for name, help_text in (
             ("leadercount", "Partitions this node leads."),
@@ -69,12 +79,12 @@ class ServerFamilies:
             yield gauge(_REPLICA_MANAGER + name, help_text, counts[name])
 
     def _replicas(self) -> Iterator[Family]:
-        node = self._node
-        logs, now_ms = node.store.logs, node.clock.now_ms()
-        offline = sum(len(each.logs) for each in node.store.directories if not each.is_online)
+        broker = self._broker
+        logs, now_ms = broker.store.logs, broker.clock.now_ms()
+        offline = sum(len(each.logs) for each in broker.store.directories if not each.is_online)
         producer_ids = sum(len(log.producer_states.active_producers) for log in logs)
         late = sum(log.producer_states.late_transactions(now_ms) > 0 for log in logs)
-        count = len(node.replicas.partitions)
+        count = len(broker.replicas.partitions)
         for name, help_text, value in (
             ("partitioncount", "Partitions of which this node has a replica.", count),
             ("offlinereplicacount", "Replicas whose log directory is offline.", offline),
@@ -82,13 +92,13 @@ class ServerFamilies:
             ("partitionswithlatetransactionscount", "Partitions with late transactions.", late),
         ):
             yield gauge(_REPLICA_MANAGER + name, help_text, value)
-        changes = node.metrics.partition_changes
+        changes = broker.metrics.partition_changes
         shrinks, expands = changes.isr_shrinks, changes.isr_expands
         yield counter(_REPLICA_MANAGER + "isrshrinks", "Times an ISR led here shrank.", shrinks)
         yield counter(_REPLICA_MANAGER + "isrexpands", "Times an ISR led here grew.", expands)
 
     def _purgatory(self) -> Family:
-        waiting = Counter(_operation(type(each)) for each in self._node.delayed)
+        waiting = Counter(_operation(type(each)) for each in self._broker.delayed)
         waiting.setdefault("Fetch", 0)
         return Family(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
@@ -97,8 +107,15 @@ class ServerFamilies:
             [Sample({"delayedoperation": name}, n) for name, n in sorted(waiting.items())],
         )
 
+    def _loop(self) -> Iterator[Family]:
+        stalls = self._broker.slices.stalls
+        help_text = "The longest turn of the event loop of late, in ms; 0 if none took 50."
+        yield gauge("odradek_loop_stall_ms_max", help_text, stalls.ms_max)
+        help_text = "Turns of the event loop that took 50 ms or more."
+        yield counter("odradek_loop_stalls", help_text, stalls.count)
+
     def _sockets(self) -> Iterator[Family]:
-        server = self._node.server
+        server = self._broker.server
         totals = server.counters
         yield gauge(
             _SOCKETS + "connection_count", "Connections there are.", server.connection_count

@@ -1,1 +1,1 @@
-"""Looking after a cluster: topics, configs, groups, offsets, transactions, brokers."""
+"""Looking after a cluster: topics, configs, groups, offsets, transactions, brokers, users."""

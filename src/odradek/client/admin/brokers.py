@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from odradek.client.admin.driver import Driver, refusal
 from odradek.client.admin.results import Result, Results
-from odradek.client.connection import SOFTWARE_NAME, SOFTWARE_VERSION
+from odradek.client.cluster import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
 from odradek.client.errors import check
 from odradek.client.metadata import BrokerAddress
 from odradek.core.errors import CorruptionError
@@ -34,6 +34,7 @@ from odradek.protocol.generated.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from odradek.wire.connection import SOFTWARE_NAME, SOFTWARE_VERSION
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _UPGRADE_TYPES_FROM: Final = 1
@@ -48,7 +49,10 @@ class BrokerDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """``controller_id`` is a broker that passes requests on to the controller."""
+    """``controller_id`` is a broker that passes requests on to the controller.
+
+    When controllers are asked, ``brokers`` are controllers and ``controller_id`` is the active one.
+    """
 
     cluster_id: str
     controller_id: int
@@ -114,14 +118,25 @@ class BrokerOperations:
     async def describe_cluster(
         self, *, include_fenced_brokers: bool = False, timeout_ms: float | None = None
     ) -> ClusterDescription:
-        """Return the cluster's id and brokers."""
+        """Return the cluster's id and brokers; its controllers, if those are asked.
+
+        Raises:
+            ValueError: Fenced brokers are wanted of controllers.
+        """
         driver = self._driver
+        endpoint_type = BROKER_ENDPOINTS
+        if driver.cluster.uses_controllers:
+            if include_fenced_brokers:
+                raise ValueError("Cannot request fenced brokers from controller endpoint")
+            endpoint_type = CONTROLLER_ENDPOINTS
 
         async def ask(node_id: int) -> ClusterDescription:
             versions = (await driver.cluster.connection(node_id)).versions
             if not versions.knows(DescribeClusterRequest.ID) and not include_fenced_brokers:
                 return await _described_by_metadata(driver, node_id)
-            request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
+            request = DescribeClusterRequest(
+                include_fenced_brokers=include_fenced_brokers, endpoint_type=endpoint_type
+            )
             response = await driver.cluster.ask(node_id, request, DescribeClusterResponse)
             check(response.error_code, response.error_message, about="DescribeCluster")
             brokers = sorted(
@@ -130,7 +145,7 @@ class BrokerOperations:
             )
             return ClusterDescription(response.cluster_id, response.controller_id, tuple(brokers))
 
-        return await driver.single(ask, timeout_ms=timeout_ms)
+        return await driver.single(ask, timeout_ms=timeout_ms, by_controllers=True)
 
     async def describe_api_versions(
         self, *, timeout_ms: float | None = None
@@ -167,7 +182,7 @@ class BrokerOperations:
                 },
             )
 
-        return await driver.single(ask, timeout_ms=timeout_ms)
+        return await driver.single(ask, timeout_ms=timeout_ms, by_controllers=True)
 
     async def update_features(
         self,
@@ -197,7 +212,9 @@ class BrokerOperations:
                 results[each.feature] = Result(error=error)
             return results
 
-        return await driver.single(ask, route=driver.to_controller, timeout_ms=timeout_ms)
+        return await driver.single(
+            ask, route=driver.to_controller, timeout_ms=timeout_ms, by_controllers=True
+        )
 
     async def unregister_broker(self, node_id: int, *, timeout_ms: float | None = None) -> None:
         """Make a cluster forget a broker that is gone for good.
@@ -212,7 +229,9 @@ class BrokerOperations:
             response = await driver.cluster.ask(controller_id, request, UnregisterBrokerResponse)
             check(response.error_code, response.error_message, about=f"broker {node_id}")
 
-        await driver.single(ask, route=driver.to_controller, timeout_ms=timeout_ms)
+        await driver.single(
+            ask, route=driver.to_controller, timeout_ms=timeout_ms, by_controllers=True
+        )
 
     async def describe_quorum(self, *, timeout_ms: float | None = None) -> QuorumInfo:
         """Return leader, voters and observers of the metadata quorum (KIP-595)."""
@@ -240,7 +259,7 @@ class BrokerOperations:
                 },
             )
 
-        return await driver.single(ask, timeout_ms=timeout_ms)
+        return await driver.single(ask, timeout_ms=timeout_ms, by_controllers=True)
 
 
 async def _described_by_metadata(driver: Driver, node_id: int) -> ClusterDescription:

@@ -138,7 +138,12 @@ class ConfigOperations:
             return answers
 
         return await driver.bulk(
-            resources, self._to_owners, ask, timeout_ms=timeout_ms, final=_FINAL
+            resources,
+            self._to_owners,
+            ask,
+            timeout_ms=timeout_ms,
+            final=_FINAL,
+            by_controllers=True,
         )
 
     async def alter_configs(
@@ -168,7 +173,12 @@ class ConfigOperations:
                 answers[resource] = refusal(each.error_code, each.error_message, about=resource)
             return answers
 
-        return await driver.bulk(changes, self._to_owners, ask, timeout_ms=timeout_ms, final=_FINAL)
+        # Of controllers only the active one changes anything, its own configs or those of others.
+        is_direct = driver.cluster.uses_controllers
+        route = driver.to_controller if is_direct else self._to_owners
+        return await driver.bulk(
+            changes, route, ask, timeout_ms=timeout_ms, final=_FINAL, by_controllers=True
+        )
 
     async def list_config_resources(
         self,

@@ -26,6 +26,9 @@ Route: TypeAlias = Callable[[Sequence[K]], Awaitable[Places[K]]]
 Ask: TypeAlias = Callable[[int, Sequence[K]], Awaitable[Mapping[K, V | KafkaError]]]
 
 _MISSING: Final = object()
+_NOT_BY_CONTROLLERS: Final = (
+    "This Admin API is not yet supported when communicating directly with the controller quorum."
+)
 _NOTHING_FINAL: Final[frozenset[ErrorCode]] = frozenset()
 
 
@@ -53,8 +56,15 @@ class Driver:
         *,
         timeout_ms: float | None,
         final: frozenset[ErrorCode] = _NOTHING_FINAL,
+        by_controllers: bool = False,
     ) -> Results[K, V]:
-        """Return a result for each key; codes in ``final`` are answers, though retriable."""
+        """Return a result for each key; codes in ``final`` are answers, though retriable.
+
+        ``by_controllers`` if they answer it as well when they are asked directly.
+        """
+        if self.cluster.uses_controllers and not by_controllers:
+            refused = BrokerError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, _NOT_BY_CONTROLLERS)
+            return Results((key, Result(error=refused)) for key in keys)
         if timeout_ms is None:
             timeout_ms = self.cluster.settings.integer("default.api.timeout.ms")
         return await _Bulk(self.cluster, keys, route, ask, final).run(timeout_ms)
@@ -67,8 +77,11 @@ class Driver:
         route: Route[str] | None = None,
         final: frozenset[ErrorCode] = _NOTHING_FINAL,
         about: str = "the cluster",
+        by_controllers: bool = False,
     ) -> T:
         """Return one answer, from any broker or the one that ``route`` gives.
+
+        ``by_controllers`` if they answer it as well when they are asked directly.
 
         Raises:
             KafkaError: It was refused, or not given in time.
@@ -79,7 +92,12 @@ class Driver:
 
         chosen = route or self.to_any
         results: Results[str, T] = await self.bulk(
-            [about], chosen, ask_one, timeout_ms=timeout_ms, final=final
+            [about],
+            chosen,
+            ask_one,
+            timeout_ms=timeout_ms,
+            final=final,
+            by_controllers=by_controllers,
         )
         return results[about].unwrap()
 
@@ -106,6 +124,8 @@ class Driver:
     # Routes that fit any kind of item.
 
     async def to_any(self, keys: Sequence[Any]) -> Places[Any]:
+        if self.cluster.uses_controllers:  # of which only the active one knows all
+            return await self.to_controller(keys)
         return dict.fromkeys(keys, self.cluster.any_node())
 
     async def to_controller(self, keys: Sequence[Any]) -> Places[Any]:
@@ -155,7 +175,7 @@ class _Bulk(Generic[K, V]):
 
     async def _round(self) -> None:
         try:
-            if any(map(_calls_for_refresh, self._open.values())):
+            if any(map(self._calls_for_refresh, self._open.values())):
                 await self._cluster.refresh()
             places = await self._route(list(self._open))
         except (KafkaError, ApiError) as error:
@@ -198,16 +218,18 @@ class _Bulk(Generic[K, V]):
             self._done[key] = Result(error=answer)
         del self._open[key]
 
+    def _calls_for_refresh(self, error: KafkaError | None) -> bool:
+        """Whether nodes may have changed: one was not there, or is not what it was."""
+        if error is None:
+            return False
+        if not isinstance(error, BrokerError) or error.code is ErrorCode.NOT_CONTROLLER:
+            return True
+        # Controllers say so of the metadata log.
+        return self._cluster.uses_controllers and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def _give_up(self, timeout_ms: float) -> None:
         for key, last in self._open.items():
             why = f": {last}" if last is not None else ""
             error = KafkaTimeoutError(f"{key}: gave up after {timeout_ms:.0f} ms{why}")
             error.__cause__ = last
             self._done[key] = Result(error=error)
-
-
-def _calls_for_refresh(error: KafkaError | None) -> bool:
-    """Whether brokers may have changed: one was not there, or is not what it was."""
-    if error is None:
-        return False
-    return not isinstance(error, BrokerError) or error.code is ErrorCode.NOT_CONTROLLER

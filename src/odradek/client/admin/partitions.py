@@ -229,7 +229,12 @@ class PartitionOperations:
 
         final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
         return await driver.bulk(
-            moves, driver.to_controller, ask, timeout_ms=timeout_ms, final=final
+            moves,
+            driver.to_controller,
+            ask,
+            timeout_ms=timeout_ms,
+            final=final,
+            by_controllers=True,
         )
 
     async def list_partition_reassignments(
@@ -263,7 +268,9 @@ class PartitionOperations:
                 for each in topic.partitions
             }
 
-        return await driver.single(ask, route=driver.to_controller, timeout_ms=timeout_ms)
+        return await driver.single(
+            ask, route=driver.to_controller, timeout_ms=timeout_ms, by_controllers=True
+        )
 
 
 def _list_request(

@@ -7,28 +7,31 @@ import ssl
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from odradek.client.blocking.polling import Polling, outside
 from odradek.client.consumer.committing import CommitCallback
 from odradek.client.consumer.consumer import _CLOSE_SECONDS, Consumer, Topics
-from odradek.client.consumer.extensions import ConsumerInterceptor, Deserializer, RecordsByPartition
+from odradek.client.consumer.extensions import ConsumerInterceptor, Deserializer
 from odradek.client.consumer.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
+    K,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Offsets,
     RebalanceListener,
+    V,
 )
 from odradek.client.metrics import Metrics
+from odradek.client.setting_types import ConsumerKeywords, ConsumerSettings
 from odradek.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class BlockingConsumer(Polling):
+class BlockingConsumer(Polling[K, V]):
     """Reads records of topics, and blocks; see ``Consumer`` for what it can do.
 
     >>> with BlockingConsumer("greetings", bootstrap_servers="localhost:9092", group_id="g") as c:
@@ -43,15 +46,16 @@ class BlockingConsumer(Polling):
     def __init__(
         self,
         *topics: str,
-        settings: Mapping[str, Any] | None = None,
+        settings: ConsumerSettings | None = None,
         listener: RebalanceListener | None = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         tls: ssl.SSLContext | None = None,
         random: Random | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1000000,
-        **keywords: Any,
+        monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
+        **keywords: Unpack[ConsumerKeywords],
     ) -> None:
         """Check the settings; connect with ``start`` or ``with``.
 
@@ -69,6 +73,7 @@ class BlockingConsumer(Polling):
                 tls=tls,
                 random=random,
                 now_ms=now_ms,
+                monotonic_ms=monotonic_ms,
                 **keywords,
             )
         )
@@ -84,12 +89,13 @@ class BlockingConsumer(Polling):
     def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
         """Share these topics with the group, instead of those subscribed to before.
 
+        Without a ``group.id`` this consumer reads all of their partitions, and commits nothing.
         A compiled pattern is matched against whole names by this client, whenever it hears of new
         topics; a ``SubscriptionPattern`` by the coordinator (``group.protocol=consumer``).
 
         Raises:
             RuntimeError: Partitions are assigned by hand: ``unsubscribe`` first.
-            ConfigurationError: There is no ``group.id``.
+            ConfigurationError: A ``SubscriptionPattern`` without such a group.
         """
         self._call(lambda core: core.subscribe(topics, outside(listener)))
 
@@ -115,7 +121,7 @@ class BlockingConsumer(Polling):
 
     def poll(
         self, timeout: float | None = None, max_records: int | None = None
-    ) -> RecordsByPartition:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Return records by partition, as soon as there are any; nothing after ``timeout`` seconds.
 
         Raises:
@@ -199,7 +205,9 @@ class BlockingConsumer(Polling):
         """Commit, and return when the group has it; how far this consumer is if nothing is given.
 
         Raises:
-            CommitFailedError: The group has moved on; others may read the partitions by now.
+            CommitFailedError: This is not a member of its group (any more): others may read the
+                partitions by now. Nothing is committed until ``poll`` has joined it again.
+            RebalanceInProgressError: The consumer is just joining: poll, then commit again.
             KafkaTimeoutError: It could not be done in time.
         """
         self._run(lambda core: core.commit(offsets, timeout))
@@ -217,17 +225,21 @@ class BlockingConsumer(Polling):
         return self._run(lambda core: core.committed(partitions, timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return this consumer's place in its group, for a producer's transaction."""
+        """Return this consumer's place in its group, for a producer's transaction.
+
+        After it was expelled that is the place it had: the coordinator refuses what is committed
+        with it.
+        """
         return self._call(lambda core: core.group_metadata())
 
     def metrics(self) -> Metrics:
         """Return figures under Kafka's names, of the groups ``consumer-…``."""
         return self._call(lambda core: core.metrics())
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         return self
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[K, V]:
         try:
             return self._run(lambda core: core.__anext__())
         except StopAsyncIteration:

@@ -6,9 +6,11 @@ for, as soon as it commits. So listeners get a thread, while ``poll`` waits for 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from typing import Generic
 
 from odradek.client.blocking.twin import Twin
 from odradek.client.consumer import Consumer, RebalanceListener
+from odradek.client.consumer.records import K, V
 from odradek.core.ids import TopicPartition
 
 Told = Callable[[Collection[TopicPartition]], Awaitable[None] | None]
@@ -39,7 +41,7 @@ def outside(listener: RebalanceListener | None) -> RebalanceListener | None:
     return None if listener is None else _Outside(listener)
 
 
-class Polling(Twin[Consumer]):
+class Polling(Twin[Consumer[K, V]], Generic[K, V]):
     """The part of a blocking consumer that is not generated."""
 
     def _survives_fork(self) -> bool:

@@ -143,7 +143,7 @@ class Sending(Twin[Producer]):
         key: Any = None,
         *,
         partition: int | None = None,
-        headers: Headers = (),
+        headers: Headers | None = (),
         timestamp: int | None = None,
     ) -> "Future[RecordMetadata]":
         """Hand over a record; ``result()`` of what is returned waits for its delivery.
@@ -158,7 +158,7 @@ class Sending(Twin[Producer]):
             topic, value, key, partition, headers, timestamp, future
         ):
             return future
-        record = ProducerRecord(topic, value, key, partition, headers, timestamp)
+        record = ProducerRecord(topic, value, key, partition, headers or (), timestamp)
         self._outbox.put(_Waiting(record, future, threading.Lock()))
         if self._is_transactional and future.done():
             future.result()

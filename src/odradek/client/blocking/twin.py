@@ -62,6 +62,8 @@ class Place(Generic[C]):
         """Start the client once; if that failed, the next call tries again."""
         if self._starting is None:
             self._starting = asyncio.create_task(self.core.start())
+            # Whoever waits may be interrupted before it fails.
+            self._starting.add_done_callback(lambda task: task.cancelled() or task.exception())
         starting = self._starting
         try:
             await asyncio.shield(starting)

@@ -1,18 +1,22 @@
 """Commits of one consumer, in their order: on request, soon, and automatic ones.
 
 Those that shall happen soon go out one at a time; what comes meanwhile is joined into the next, the
-newest offset of each partition counts.
+newest offset of each partition counts. What was to be committed before the consumer was expelled
+from its group is not committed after it has joined again.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.errors import CommitFailedError, FencedError
 from odradek.client.consumer.extensions import ConsumerInterceptors
 from odradek.client.consumer.group_offsets import GroupOffsets
+from odradek.client.consumer.membership.standing import Standing
 from odradek.client.consumer.offsets import within
 from odradek.client.consumer.records import OffsetAndMetadata, Offsets
 from odradek.client.consumer.subscription import Subscription
@@ -23,6 +27,19 @@ CommitCallback = Callable[[Offsets, KafkaError | None], None]
 """Told which offsets were committed, or why they were not."""
 
 _log: Final = logging.getLogger("odradek.client")
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What shall be committed soon, of one life of the member."""
+
+    standing: Standing
+    offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    callbacks: list[CommitCallback] = field(default_factory=list)
+
+    def may_grow(self, standing: Standing) -> bool:
+        are_good = self.standing.problem is None and standing.problem is None
+        return are_good and self.standing.life == standing.life
 
 
 class Committer:
@@ -41,8 +58,7 @@ class Committer:
         self._group_offsets = group_offsets
         self._on_left_behind = on_left_behind
         self._timeout_ms = cluster.settings.integer("default.api.timeout.ms")
-        self._next: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._callbacks: list[CommitCallback] = []
+        self._pending: deque[_Pending] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
@@ -67,16 +83,19 @@ class Committer:
             KafkaTimeoutError: The time is up.
         """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        await within(self._commit_in_order(offsets, timeout_ms), timeout_ms)
+        standing = self._group_offsets.standing()
+        await within(self._commit_in_order(offsets, standing, timeout_ms), timeout_ms)
 
-    async def _commit_in_order(self, offsets: Offsets, timeout_ms: float) -> None:
+    async def _commit_in_order(
+        self, offsets: Offsets, standing: Standing, timeout_ms: float
+    ) -> None:
         await self.finish()
-        await self._commit(offsets, timeout_ms)
+        await self._commit(offsets, standing, timeout_ms)
 
-    async def _commit(self, offsets: Offsets, timeout_ms: float) -> None:
+    async def _commit(self, offsets: Offsets, standing: Standing, timeout_ms: float) -> None:
         try:
             await self._cluster.retry(
-                lambda: self._group_offsets.commit(offsets), timeout_ms, about="commit"
+                lambda: self._group_offsets.commit(offsets, standing), timeout_ms, about="commit"
             )
         except (CommitFailedError, FencedError):
             self._on_left_behind()
@@ -91,29 +110,31 @@ class Committer:
             await asyncio.shield(self._worker)
 
     def commit_soon(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
-        self._next.update(offsets)
+        standing = self._group_offsets.standing()
+        if not self._pending or not self._pending[-1].may_grow(standing):
+            self._pending.append(_Pending(standing))
+        self._pending[-1].offsets.update(offsets)
         if callback is not None:
-            self._callbacks.append(callback)
+            self._pending[-1].callbacks.append(callback)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
 
     def commit_automatically(self) -> None:
         offsets = self.unsaved()
         if offsets and self._worker is None:
-            self.commit_soon(offsets, _log_failure)
+            self.commit_soon(offsets, log_failure)
 
     async def _work(self) -> None:
         try:
-            while self._next or self._callbacks:
-                offsets, self._next = self._next, {}
-                callbacks, self._callbacks = self._callbacks, []
+            while self._pending:
+                now = self._pending.popleft()
                 failure = None
                 try:
-                    await self._commit(offsets, self._timeout_ms)
+                    await self._commit(now.offsets, now.standing, self._timeout_ms)
                 except KafkaError as error:
                     failure = error
-                for callback in callbacks:
-                    callback(offsets, failure)
+                for callback in now.callbacks:
+                    callback(now.offsets, failure)
         finally:
             self._worker = None
 
@@ -124,6 +145,7 @@ class Committer:
             await asyncio.gather(worker, return_exceptions=True)
 
 
-def _log_failure(offsets: Offsets, failure: KafkaError | None) -> None:
+def log_failure(offsets: Offsets, failure: KafkaError | None) -> None:
+    """Tell of an automatic commit that failed: no call of the application's does."""
     if failure is not None:
         _log.warning("automatic commit of %d partitions failed: %s", len(offsets), failure)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar, Unpack
 
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.committing import CommitCallback
@@ -22,7 +22,6 @@ from odradek.client.consumer.extensions import (
     ConsumerInterceptor,
     ConsumerInterceptors,
     Deserializer,
-    RecordsByPartition,
     deserialize_with,
 )
 from odradek.client.consumer.machinery import Machinery
@@ -31,10 +30,12 @@ from odradek.client.consumer.pattern import SubscriptionPattern
 from odradek.client.consumer.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
+    K,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Offsets,
     RebalanceListener,
+    V,
 )
 from odradek.client.consumer.settings import (
     EARLIEST,
@@ -47,6 +48,7 @@ from odradek.client.consumer.settings import (
 from odradek.client.consumer.subscription import Mode, Position, Subscription
 from odradek.client.errors import ClosedError, ConfigurationError, KafkaError
 from odradek.client.metrics import Metrics
+from odradek.client.setting_types import ConsumerKeywords, ConsumerSettings
 from odradek.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -60,11 +62,12 @@ _NO_OFFSET: Final = -1
 T = TypeVar("T")
 
 
-class Consumer(AsyncIterator[ConsumerRecord]):
+class Consumer(AsyncIterator[ConsumerRecord[K, V]], Generic[K, V]):
     """Reads records of topics.
 
     With ``group_id`` the group's members share the partitions of their topics, and the group keeps
-    how far they are. Settings have Kafka's names, with underscores or in a mapping with dots::
+    how far they are; without one this consumer reads all of them. Settings have Kafka's names, with
+    underscores or in a mapping with dots::
 
         async with Consumer("orders", bootstrap_servers="localhost:9092", group_id="billing") as c:
             async for record in c:
@@ -80,22 +83,24 @@ class Consumer(AsyncIterator[ConsumerRecord]):
 
     One task at a time may poll. A consumer belongs to the event loop and the process that it was
     started in; a child made by ``fork`` is told so. Keys and values are bytes, or what
-    deserializers make of them: functions, or objects with ``deserialize(topic, data)``. Tables
-    have bytes.
+    deserializers make of them: functions, or objects with ``deserialize(topic, data)``; type
+    checkers see ``Consumer[K, V]``, whose records have keys and values of these types, or None.
+    Tables have bytes.
     """
 
     def __init__(
         self,
         *topics: str,
-        settings: Mapping[str, Any] | None = None,
+        settings: ConsumerSettings | None = None,
         listener: RebalanceListener | None = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         tls: ssl.SSLContext | None = None,
         random: Random | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        **keywords: Any,
+        monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
+        **keywords: Unpack[ConsumerKeywords],
     ) -> None:
         """Check the settings; connect with ``start`` or ``async with``.
 
@@ -108,6 +113,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         self._tls = tls
         self._random = random
         self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._subscription = Subscription()
         self._pattern: re.Pattern[str] | SubscriptionPattern | None = None
         self._machinery: Machinery | None = None
@@ -116,6 +122,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         self._is_closed = False
         self._is_polled = False
         self._process_id = 0
+        _check_names(topics)
         if topics:
             self.subscribe(topics, listener)
 
@@ -129,7 +136,9 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         """
         if self._is_closing or self._machinery is not None:
             raise RuntimeError("a consumer is started once")
-        cluster = Cluster(self._settings, tls=self._tls, random=self._random)
+        cluster = Cluster(
+            self._settings, tls=self._tls, random=self._random, clock=self._monotonic_ms
+        )
         cluster.want(self._subscription.topics)
         try:
             await cluster.start()
@@ -180,19 +189,17 @@ class Consumer(AsyncIterator[ConsumerRecord]):
     def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
         """Share these topics with the group, instead of those subscribed to before.
 
+        Without a ``group.id`` this consumer reads all of their partitions, and commits nothing.
         A compiled pattern is matched against whole names by this client, whenever it hears of new
         topics; a ``SubscriptionPattern`` by the coordinator (``group.protocol=consumer``).
 
         Raises:
             RuntimeError: Partitions are assigned by hand: ``unsubscribe`` first.
-            ConfigurationError: There is no ``group.id``.
+            ConfigurationError: A ``SubscriptionPattern`` without such a group.
         """
         self._check_open()
-        if not self._settings.text("group.id"):
-            raise ConfigurationError("subscribe needs a group.id; without one, assign partitions")
-        is_classic = self._settings.text("group.protocol") == "classic"
-        if isinstance(topics, SubscriptionPattern) and is_classic:
-            raise ConfigurationError("SubscriptionPattern needs group.protocol=consumer")
+        if isinstance(topics, SubscriptionPattern):
+            self._check_remote_pattern()
         if isinstance(topics, re.Pattern | SubscriptionPattern):
             self._subscription.subscribe_pattern(listener)
             self._pattern = topics
@@ -236,7 +243,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         self,
         timeout: float | None = None,
         max_records: int | None = None,
-    ) -> RecordsByPartition:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Return records by partition, as soon as there are any; nothing after ``timeout`` seconds.
 
         Raises:
@@ -267,7 +274,7 @@ class Consumer(AsyncIterator[ConsumerRecord]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[K, V]:
         machinery = self._machinery
         if machinery is not None and not machinery.needs_attention:
             record = machinery.delivery.next_ready()
@@ -427,7 +434,9 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         """Commit, and return when the group has it; how far this consumer is if nothing is given.
 
         Raises:
-            CommitFailedError: The group has moved on; others may read the partitions by now.
+            CommitFailedError: This is not a member of its group (any more): others may read the
+                partitions by now. Nothing is committed until ``poll`` has joined it again.
+            RebalanceInProgressError: The consumer is just joining: poll, then commit again.
             KafkaTimeoutError: It could not be done in time.
         """
         machinery = self._started()
@@ -472,8 +481,12 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         return {partition: found.get(partition) for partition in partitions}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return this consumer's place in its group, for a producer's transaction."""
-        return self._started().group_metadata()
+        """Return this consumer's place in its group, for a producer's transaction.
+
+        After it was expelled that is the place it had: the coordinator refuses what is committed
+        with it.
+        """
+        return self._started().standing().metadata
 
     def metrics(self) -> Metrics:
         """Return figures under Kafka's names, of the groups ``consumer-…``."""
@@ -487,6 +500,12 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         return report.values
 
     # Checks.
+
+    def _check_remote_pattern(self) -> None:
+        if not self._settings.text("group.id"):
+            raise ConfigurationError("SubscriptionPattern needs a group.id; or compile a pattern")
+        if self._settings.text("group.protocol") == "classic":
+            raise ConfigurationError("SubscriptionPattern needs group.protocol=consumer")
 
     def _timeout_ms(self, timeout: float | None) -> float:
         if timeout is None:
@@ -510,3 +529,11 @@ class Consumer(AsyncIterator[ConsumerRecord]):
         if self._process_id != os.getpid():
             raise RuntimeError("a consumer does not outlive fork(): make one in the child")
         return self._machinery
+
+
+def _check_names(topics: Iterable[object]) -> None:
+    """Refuse what is no name: settings are put there, as other clients take them."""
+    for each in topics:
+        if not isinstance(each, str):
+            kind = type(each).__name__
+            raise TypeError(f"topics are names, not {kind}; settings are given as settings=…")

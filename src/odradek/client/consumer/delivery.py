@@ -12,7 +12,7 @@ from odradek.client.consumer.errors import CorruptRecordError, RecordDeserializa
 from odradek.client.consumer.extensions import ConsumerInterceptors, RecordsByPartition
 from odradek.client.consumer.fetch_buffer import FetchBuffer
 from odradek.client.consumer.metrics import ConsumerMetrics
-from odradek.client.consumer.records import ConsumerRecord
+from odradek.client.consumer.records import AnyRecord
 from odradek.client.consumer.subscription import PartitionState, Position, Subscription
 from odradek.core.errors import CorruptionError
 from odradek.core.ids import TopicPartition
@@ -21,7 +21,7 @@ from odradek.records import BatchHeader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NOTHING: Final[list[ConsumerRecord]] = []
+_NOTHING: Final[list[AnyRecord]] = []
 
 
 class Delivery:
@@ -79,7 +79,7 @@ class Delivery:
 
     def _take_from(
         self, state: PartitionState, chunk: Chunk, left: int, *, has_others: bool
-    ) -> list[ConsumerRecord] | None:
+    ) -> list[AnyRecord] | None:
         """Take from one chunk; None if it is not sound, and others are to be handed over first."""
         try:
             records = chunk.take(left)
@@ -106,7 +106,7 @@ class Delivery:
 
     # One by one.
 
-    def next_ready(self) -> ConsumerRecord | None:
+    def next_ready(self) -> AnyRecord | None:
         """Return the next record of those that were taken for this; None if they are used up."""
         index = self._next
         if index < len(self._pending):
@@ -114,7 +114,7 @@ class Delivery:
             return self._pending[index]
         return None
 
-    def next_record(self) -> ConsumerRecord | None:
+    def next_record(self) -> AnyRecord | None:
         """Return the next record that is there, if there is one.
 
         Raises:
@@ -122,7 +122,7 @@ class Delivery:
         """
         return self.next_ready() or self._refill()
 
-    def _refill(self) -> ConsumerRecord | None:
+    def _refill(self) -> AnyRecord | None:
         self.settle()
         self._forget_pending()
         for state, chunk in self._buffer.ready():

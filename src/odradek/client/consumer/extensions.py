@@ -7,34 +7,39 @@ that fails stops its partition there: the records before are handed out first, t
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from odradek.client.consumer.errors import RecordDeserializationError
-from odradek.client.consumer.records import ConsumerRecord, Offsets
+from odradek.client.consumer.records import AnyRecord, Offsets
 from odradek.core.ids import TopicPartition
 
 _log: Final = logging.getLogger("odradek.client")
 
-RecordsByPartition = dict[TopicPartition, list[ConsumerRecord]]
-Deserialize = Callable[[ConsumerRecord], ConsumerRecord]
+RecordsByPartition = dict[TopicPartition, list[AnyRecord]]
+Deserialize = Callable[[AnyRecord], AnyRecord]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class ObjectDeserializer(Protocol):
+class ObjectDeserializer(Protocol[T_co]):
     """A deserializer that wants to know the topic."""
 
-    def deserialize(self, topic: str, data: bytes, /) -> Any: ...
+    def deserialize(self, topic: str, data: bytes, /) -> T_co: ...
 
 
-Deserializer: TypeAlias = Callable[[bytes], Any] | ObjectDeserializer
+Deserializer: TypeAlias = Callable[[bytes], T] | ObjectDeserializer[T]
 
 
-def deserialize_with(key: Deserializer | None, value: Deserializer | None) -> Deserialize | None:
+def deserialize_with(
+    key: Deserializer[Any] | None, value: Deserializer[Any] | None
+) -> Deserialize | None:
     """Return what makes a record of the application's out of one of bytes; None: nothing does."""
     if key is None and value is None:
         return None
     of_key, of_value = _as_function(key), _as_function(value)
 
-    def deserialize(record: ConsumerRecord) -> ConsumerRecord:
+    def deserialize(record: AnyRecord) -> AnyRecord:
         part = "key"
         try:
             made_key = None if record.key is None else of_key(record.topic, record.key)
@@ -47,7 +52,7 @@ def deserialize_with(key: Deserializer | None, value: Deserializer | None) -> De
     return deserialize
 
 
-def _as_function(given: Deserializer | None) -> Callable[[str, bytes], Any]:
+def _as_function(given: Deserializer[Any] | None) -> Callable[[str, bytes], Any]:
     if given is None:
         return lambda _, data: data
     deserialize = getattr(given, "deserialize", None)
@@ -78,9 +83,7 @@ class ConsumerInterceptors:
     def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
 
-    def on_consume(
-        self, partition: TopicPartition, records: list[ConsumerRecord]
-    ) -> list[ConsumerRecord]:
+    def on_consume(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
         for each in self._interceptors:
             if not records:
                 break

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.client.backoff import Backoff
 from odradek.client.cluster import FETCH_LANE, Cluster
 from odradek.client.consumer.chunk import Chunk
 from odradek.client.consumer.errors import CorruptRecordError, NoOffsetError
@@ -40,6 +39,7 @@ from odradek.client.metadata import NO_LEADER, BrokerAddress
 from odradek.core.errors import CorruptionError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.fetch import FetchResponse, PartitionData
+from odradek.wire.backoff import Backoff
 
 _CROWDED_WAIT_MS: Final = 20
 _PREFERRED_REPLICA_MS: Final = 300_000

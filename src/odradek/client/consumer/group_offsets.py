@@ -9,6 +9,7 @@ from odradek.client.consumer.errors import (
     FencedError,
     RebalanceInProgressError,
 )
+from odradek.client.consumer.membership.standing import Standing
 from odradek.client.consumer.records import (
     NO_EPOCH,
     NO_GENERATION,
@@ -55,13 +56,11 @@ _LEFT_BEHIND: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_
 
 
 class GroupOffsets:
-    def __init__(
-        self, cluster: Cluster, group_id: str, membership: Callable[[], ConsumerGroupMetadata]
-    ) -> None:
-        """``membership`` says who asks: it changes with every generation."""
+    def __init__(self, cluster: Cluster, group_id: str, standing: Callable[[], Standing]) -> None:
+        """``standing`` says who asks: it changes with every generation."""
         self._cluster = cluster
         self._group_id = group_id
-        self._membership = membership
+        self.standing = standing
 
     # Asking.
 
@@ -122,8 +121,9 @@ class GroupOffsets:
                 for name, each in numbers.items()
             ],
         )
-        me = self._membership()
-        if version >= 9 and me.member_id and self._is_consumer_protocol:
+        me, _, problem = self.standing()
+        is_member = bool(me.member_id) and problem is None
+        if version >= 9 and is_member and self._is_consumer_protocol:
             group.member_id = me.member_id
             group.member_epoch = me.generation_id
         return group
@@ -149,8 +149,8 @@ class GroupOffsets:
 
     # Committing.
 
-    async def commit(self, offsets: Offsets) -> None:
-        """Commit, once.
+    async def commit(self, offsets: Offsets, since: Standing) -> None:
+        """Commit, once, what an application wanted committed in a standing it had.
 
         Raises:
             CommitFailedError: This member is not one any more.
@@ -160,10 +160,12 @@ class GroupOffsets:
         if not offsets:
             return
         node_id = await self._cluster.coordinator(self._group_id)
+        standing = self.standing()
+        standing.check_commit(since)
         try:
             response = await self._cluster.ask(
                 node_id,
-                self._commit_request(offsets),
+                self._commit_request(offsets, standing.metadata),
                 OffsetCommitResponse,
                 version_max=self._version_max(offsets, _COMMIT_BY_ID),
             )
@@ -181,9 +183,9 @@ class GroupOffsets:
         if failures:
             raise sorted(failures, key=lambda each: each.retriable)[0]
 
-    def _commit_request(self, offsets: Offsets) -> Callable[[int], OffsetCommitRequest]:
-        me = self._membership()
-
+    def _commit_request(
+        self, offsets: Offsets, me: ConsumerGroupMetadata
+    ) -> Callable[[int], OffsetCommitRequest]:
         def build(version: int) -> OffsetCommitRequest:
             request = OffsetCommitRequest(
                 group_id=self._group_id,

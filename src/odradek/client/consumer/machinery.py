@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from odradek.client.cluster import Cluster
-from odradek.client.consumer.committing import Committer
+from odradek.client.consumer.committing import Committer, log_failure
 from odradek.client.consumer.delivery import Delivery
 from odradek.client.consumer.extensions import ConsumerInterceptors, Deserialize
 from odradek.client.consumer.fetcher import Fetcher
@@ -19,7 +19,9 @@ from odradek.client.consumer.group_offsets import GroupOffsets
 from odradek.client.consumer.hooks import Hooks
 from odradek.client.consumer.membership.classic_group import ClassicGroup
 from odradek.client.consumer.membership.consumer_group import ConsumerGroup
+from odradek.client.consumer.membership.no_group import NoGroup
 from odradek.client.consumer.membership.rebalance import Rebalance
+from odradek.client.consumer.membership.standing import Standing
 from odradek.client.consumer.metadata_upkeep import MetadataUpkeep
 from odradek.client.consumer.metrics import ConsumerMetrics
 from odradek.client.consumer.pattern import SubscriptionPattern, matching
@@ -76,7 +78,7 @@ class Machinery:
             interceptors=interceptors,
             metrics=self.metrics,
         )
-        offsets = GroupOffsets(cluster, self._group_id, self.group_metadata)
+        offsets = GroupOffsets(cluster, self._group_id, self.standing)
         self._offsets = offsets if self._group_id else None
         self._committer = Committer(
             cluster, subscription, offsets, self._on_left_behind, interceptors
@@ -84,15 +86,16 @@ class Machinery:
         self._positions = Positions(cluster, subscription, self._offsets, hooks, wall_ms)
         self._upkeep = MetadataUpkeep(cluster)
         self._rebalance = Rebalance(
+            self._group_id,
             subscription,
             before_revocation=self._commit_before_revocation,
             on_change=self._on_partitions,
         )
-        self._membership: ClassicGroup | ConsumerGroup | None = None
+        kind: type[ClassicGroup | ConsumerGroup | NoGroup] = NoGroup
         if self._group_id:
             is_classic = settings.text("group.protocol") == "classic"
             kind = ClassicGroup if is_classic else ConsumerGroup
-            self._membership = kind(cluster, subscription, self._rebalance, hooks)
+        self._membership = kind(cluster, subscription, self._rebalance, hooks)
         self._commits_automatically = bool(self._group_id) and settings.flag("enable.auto.commit")
         self._commit_interval = settings.integer("auto.commit.interval.ms") / 1000
         self._yield_at = 0.0
@@ -113,10 +116,10 @@ class Machinery:
             raise ConfigurationError("commits need a group.id")
         return self._committer
 
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        if self._membership is None or not self._subscription.is_by_group:
-            return ConsumerGroupMetadata(self._group_id)
-        return self._membership.group_metadata()
+    def standing(self) -> Standing:
+        if not self._subscription.is_by_group:
+            return Standing(ConsumerGroupMetadata(self._group_id))
+        return self._membership.standing()
 
     # Events.
 
@@ -127,7 +130,7 @@ class Machinery:
             self.on_assigned()
             return
         membership = self._membership
-        if membership is None or self._subscription.mode is Mode.NONE:
+        if self._subscription.mode is Mode.NONE:
             return
         if isinstance(membership, ConsumerGroup):
             is_remote = isinstance(pattern, SubscriptionPattern)
@@ -163,7 +166,7 @@ class Machinery:
     def _on_metadata(self) -> None:
         pattern = self._pattern
         membership = self._membership
-        if membership is not None and self._subscription.is_by_group:
+        if self._subscription.is_by_group:
             if isinstance(pattern, re.Pattern) and self._match(pattern):
                 membership.on_subscription()
             membership.on_metadata()
@@ -187,8 +190,7 @@ class Machinery:
         self._on_attention()
 
     def _on_left_behind(self) -> None:
-        if self._membership is not None:
-            self._membership.check_soon()
+        self._membership.check_soon()
 
     # The application's task.
 
@@ -220,17 +222,20 @@ class Machinery:
                 await self._wait(left)
 
     async def _wait(self, seconds: float | None) -> None:
+        self._membership.on_wait()
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
         except TimeoutError:
             pass
+        finally:
+            self._membership.on_poll()
 
     async def _attend(self) -> None:
         """Do what must be done in the application's task."""
         membership = self._membership
-        is_member = membership is not None and self._subscription.is_by_group
-        if membership is not None and is_member:
+        is_member = self._subscription.is_by_group
+        if is_member:
             membership.on_poll()
         if not self.needs_attention:
             return
@@ -239,7 +244,7 @@ class Machinery:
         self.needs_attention = False
         try:
             self._commit_automatically()
-            if membership is not None and is_member and membership.needs_attention:
+            if is_member and membership.needs_attention:
                 self.delivery.settle()
                 await membership.attend()
                 self.needs_attention = self.needs_attention or membership.needs_attention
@@ -282,17 +287,22 @@ class Machinery:
         if not self._commits_automatically:
             return
         self.delivery.settle()
+        offsets = self._committer.unsaved()
         try:
-            await self._committer.commit(self._committer.unsaved(), _COMMIT_BEFORE_REVOCATION_MS)
+            await self._committer.commit(offsets, _COMMIT_BEFORE_REVOCATION_MS)
         except KafkaError as error:
+            log_failure(offsets, error)
             self._on_failure(error)
 
     # The end.
 
     async def leave(self) -> None:
         """Give everything up and leave the group."""
-        if self._membership is not None and self._subscription.is_by_group:
-            await self._rebalance.revoke(self._rebalance.owned)
+        if self._subscription.is_by_group:
+            if self._membership.is_lost:
+                await self._rebalance.lose(self._rebalance.owned)
+            else:
+                await self._rebalance.revoke(self._rebalance.owned)
             await self._committer.finish()
             await self._membership.leave()
         elif self._offsets is not None:
@@ -317,6 +327,5 @@ class Machinery:
         await self._positions.close()
         await self.fetcher.close()
         await self._committer.close()
-        if self._membership is not None:
-            await self._membership.stop()
+        await self._membership.stop()
         await self.cluster.close()

@@ -1,7 +1,7 @@
 """What a consumer hands out and takes in: records, offsets, the listener for rebalances."""
 
 from collections.abc import Awaitable, Collection, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias
 
 from odradek.core.ids import TopicPartition
 from odradek.records import Header, TimestampType
@@ -10,26 +10,44 @@ NO_EPOCH: Final = -1
 NO_GENERATION: Final = -1
 
 
-class ConsumerRecord(NamedTuple):
+if TYPE_CHECKING:
+    # What Python 3.13 has; type checkers know it from typing_extensions without that being there.
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
     """A record and where it comes from.
 
     ``timestamp`` is in milliseconds since 1970: when the producer made the record, or, with a
     ``timestamp_type`` of LOG_APPEND_TIME, when the broker took it. ``key`` and ``value`` are bytes
-    or None, or what the consumer's deserializers made of the bytes.
+    or None, or what the consumer's deserializers made of the bytes. ``ConsumerRecord`` alone, for
+    type checkers, has bytes.
     """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: Any
-    value: Any
+    key: K | None
+    value: V | None
     headers: tuple[Header, ...] = ()
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+AnyRecord: TypeAlias = ConsumerRecord[Any, Any]
+"""A record on its way out, whatever deserializers have made of it."""
 
 
 class OffsetAndMetadata(NamedTuple):

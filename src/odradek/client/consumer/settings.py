@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from odradek.client.consumer.assignors import ASSIGNORS, Assignor
 from odradek.client.errors import ConfigurationError
-from odradek.client.sasl.login import login_from
 from odradek.client.settings import COMMON, Definition, Settings
+from odradek.wire.sasl.login import login_from
 
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1

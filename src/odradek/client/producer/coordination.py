@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from odradek.client.cluster import GROUP, TRANSACTION, Cluster
-from odradek.client.connection import Request
 from odradek.client.errors import BrokerError, ConnectionLostError, KafkaTimeoutError, check
 from odradek.client.producer.batch import NO_PRODUCER, ProducerIdAndEpoch
 from odradek.client.producer.settings import ProducerOptions
@@ -37,6 +36,7 @@ from odradek.protocol.generated.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from odradek.protocol.message import Message
+from odradek.wire.connection import Request
 
 R = TypeVar("R", bound=Message)
 

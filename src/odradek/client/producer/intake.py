@@ -16,12 +16,13 @@ from odradek.client.producer.accumulator import Accumulator, PartitionQueue
 from odradek.client.producer.batch import Headers, Outgoing, ProducerBatch
 from odradek.client.producer.interceptors import ProducerRecord
 from odradek.client.producer.partitioners import Partitioner, partition_for_key
+from odradek.client.producer.record_size import size_of
 from odradek.client.producer.routing import Router
 from odradek.client.producer.sender import Sender
 from odradek.client.producer.settings import ProducerOptions
 from odradek.client.producer.transaction import Transaction
 from odradek.core.errors import ErrorCode
-from odradek.records import HEADER_BYTES, record_size_max
+from odradek.records import HEADER_BYTES
 from odradek.records.open_batch import RecordOutcome
 
 
@@ -66,11 +67,12 @@ class Intake:
 
     def too_large(self, topic: str, size: int) -> BrokerError:
         """Return what to say of a record that is; in a transaction it may not be passed over."""
-        limit = "buffer.memory"
-        if self._options.max_request_size <= self._options.buffer_memory:
-            limit = "max.request.size"
-        problem = f"the record has up to {size + HEADER_BYTES} bytes, more than {limit}"
-        error = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, problem, about=topic)
+        name, limit = "buffer.memory", self._options.buffer_memory
+        if self._options.max_request_size <= limit:
+            name, limit = "max.request.size", self._options.max_request_size
+        problem = f"the record has up to {size + HEADER_BYTES} bytes, more than {name} ({limit})"
+        advice = f"raise {name} of the producer, or send less at once"
+        error = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, problem, about=topic, advice=advice)
         if self._transaction is not None:
             self._transaction.fail_abortably(error)
         return error
@@ -164,7 +166,7 @@ class Intake:
         value: Any,
         key: Any,
         partition: int | None,
-        headers: Headers,
+        headers: Headers | None,
         timestamp: int | None,
         future: RecordOutcome,
     ) -> bool:
@@ -176,7 +178,10 @@ class Intake:
             return False
         if value.__class__ is not bytes or (key is not None and key.__class__ is not bytes):
             return False
-        size = record_size_max(key, value, headers) if headers else 0
+        try:
+            size = size_of(key, value, headers) if headers else 0
+        except TypeError:
+            return False
         queues = self._accumulator.topics.get(topic)
         if queues is None or self._partitioner is not None or size > self.record_size_max:
             return False
@@ -192,7 +197,7 @@ class Intake:
             return False
         if timestamp is None:
             timestamp = self._now_ms()
-        record = (timestamp, key, value, headers, future, size)
+        record = (timestamp, key, value, headers or (), future, size)
         return self._accumulator.append_shared(queue, record)
 
     def begin_now(self, sent: ProducerRecord, future: RecordOutcome) -> bool:
@@ -217,7 +222,7 @@ class Intake:
             return False
         if timestamp is None:
             timestamp = self._now_ms()
-        record = (timestamp, key, value, headers, future, size)
+        record = (timestamp, key, value, headers or (), future, size)
         if self._append(queue, record):
             return True
         if self._grow(queue, record):
@@ -240,19 +245,6 @@ class Intake:
         assert self._transaction is not None
         self._transaction.check_in_transaction()
         return True
-
-
-def size_of(key: Any, value: Any, headers: Headers) -> int:
-    """Return how many bytes a record has at most.
-
-    Raises:
-        TypeError: It has something in it that is not bytes.
-    """
-    for each in (key, value):
-        if each is not None and not isinstance(each, bytes | bytearray | memoryview):
-            kind = type(each).__name__
-            raise TypeError(f"keys and values are bytes or None, not {kind}: set a serializer")
-    return record_size_max(key, value, headers)
 
 
 def _set_done(future: "asyncio.Future[None]") -> None:

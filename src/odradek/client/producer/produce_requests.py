@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.client.connection import Versions
 from odradek.client.metadata import ClusterMetadata
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.settings import ProducerOptions
@@ -17,6 +16,7 @@ from odradek.protocol.generated.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from odradek.wire.connection import Versions
 
 PRODUCE: Final = api_named("Produce")
 VERSION_TOPIC_IDS: Final = 13

@@ -6,11 +6,11 @@ import os
 import ssl
 import time
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakSet
 
 from odradek.client.cluster import Cluster
@@ -19,7 +19,7 @@ from odradek.client.metrics import Metrics
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch import Headers, Outgoing, RecordMetadata
 from odradek.client.producer.coordination import Offsets
-from odradek.client.producer.intake import Intake, size_of
+from odradek.client.producer.intake import Intake
 from odradek.client.producer.interceptors import (
     Interceptor,
     Interceptors,
@@ -28,6 +28,7 @@ from odradek.client.producer.interceptors import (
     as_function,
 )
 from odradek.client.producer.partitioners import Partitioner
+from odradek.client.producer.record_size import size_of
 from odradek.client.producer.routing import Router
 from odradek.client.producer.row_batch import ColumnNames, RowsMetadata
 from odradek.client.producer.sender import Sender
@@ -36,6 +37,7 @@ from odradek.client.producer.settings import DEFINITIONS, options_from
 from odradek.client.producer.transaction import GroupMetadata, Transaction
 from odradek.client.producer.transaction import TransactionState as State
 from odradek.client.producer.transaction_control import TransactionControl
+from odradek.client.setting_types import ProducerKeywords, ProducerSettings
 from odradek.client.settings import Settings
 from odradek.core.ids import TopicPartition
 
@@ -79,8 +81,7 @@ class Producer:
 
     def __init__(
         self,
-        settings: Mapping[str, Any] | None = None,
-        /,
+        settings: ProducerSettings | None = None,
         *,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
@@ -89,7 +90,8 @@ class Producer:
         tls: ssl.SSLContext | None = None,
         random: Random | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        **keywords: Any,
+        monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
+        **keywords: Unpack[ProducerKeywords],
     ) -> None:
         """Check the settings; connect with ``start`` or ``async with``.
 
@@ -101,6 +103,7 @@ class Producer:
         self._tls = tls
         self._random = random or Random()  # noqa: S311  # jitter, and which partition is next
         self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._serialize_key = as_function(key_serializer)
         self._serialize_value = as_function(value_serializer)
         self._partitioner = partitioner
@@ -131,7 +134,7 @@ class Producer:
     # Life.
 
     async def start(self) -> None:
-        """Connect to the cluster.
+        """Connect to the cluster; takes no longer than ``max.block.ms``.
 
         Raises:
             KafkaTimeoutError: No bootstrap server answered.
@@ -139,9 +142,11 @@ class Producer:
         if not isinstance(self._refusal, RuntimeError):
             raise self._refusal or RuntimeError("started already")
         self._loop = asyncio.get_running_loop()
-        self._cluster = Cluster(self._settings, tls=self._tls, random=self._random)
+        self._cluster = Cluster(
+            self._settings, tls=self._tls, random=self._random, clock=self._monotonic_ms
+        )
         try:
-            await self._cluster.start()
+            await self._cluster.start(self._start_ms_max())
         except BaseException:
             await self._cluster.close()
             raise
@@ -165,6 +170,13 @@ class Producer:
         self._refuse(None)
         self._sender.wake()
         _producers.add(self)
+
+    def _start_ms_max(self) -> int:
+        """Return the deadline that the user has set; Java's producer has ``max.block.ms`` only."""
+        limits = [self._settings.integer("max.block.ms")]
+        if "default.api.timeout.ms" in self._settings.given:
+            limits.append(self._settings.integer("default.api.timeout.ms"))
+        return min(limits)
 
     def _refuse(self, why: Exception | None) -> None:
         """Refuse all calls from now on, or take them."""
@@ -232,7 +244,7 @@ class Producer:
         key: Any = None,
         *,
         partition: int | None = None,
-        headers: Headers = (),
+        headers: Headers | None = (),
         timestamp: int | None = None,
     ) -> "asyncio.Future[RecordMetadata]":
         """Hand over a record; wait for room for it, up to ``max.block.ms``, not for its delivery.
@@ -240,11 +252,11 @@ class Producer:
         Raises:
             KafkaTimeoutError: Memory is full, or the topic unknown, for ``max.block.ms``.
             BrokerError: The topic cannot be written to, or MESSAGE_TOO_LARGE.
-            TypeError: Key or value are not bytes.
+            TypeError: Key or value are not bytes, or headers not pairs of a key and bytes.
         """
         if not self._is_plain:
             topic, value, key, partition, headers, timestamp = self._prepare(
-                ProducerRecord(topic, value, key, partition, headers, timestamp)
+                ProducerRecord(topic, value, key, partition, headers or (), timestamp)
             )
         queue = None
         queues = self._accumulator.topics.get(topic)
@@ -265,10 +277,10 @@ class Producer:
             or not queue.batches
             or self.intake.is_shared
             or size > self.intake.record_size_max
-            or not queue.batches[-1].try_append(timestamp, key, value, headers, future, size)
+            or not queue.batches[-1].try_append(timestamp, key, value, headers or (), future, size)
         ):
             size = size or size_of(key, value, headers)
-            record = (timestamp, key, value, headers, future, size)
+            record = (timestamp, key, value, headers or (), future, size)
             await self._send_elsewhere(topic, partition, record)
         if self._interceptors is not None:
             future.add_done_callback(self._interceptors.on_done)

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from odradek.client.cluster import Cluster
-from odradek.client.connection import Connection
 from odradek.client.errors import (
     AuthenticationError,
     BrokerError,
@@ -45,6 +44,7 @@ from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.produce import PartitionProduceResponse, ProduceResponse
 from odradek.protocol.message import Message
+from odradek.wire.connection import Connection
 
 _log: Final = logging.getLogger(__name__)
 _RUNS_AT_ONCE_MAX: Final = 64

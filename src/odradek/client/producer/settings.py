@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.client.errors import ConfigurationError
-from odradek.client.sasl.login import login_from
 from odradek.client.settings import COMMON, Definition, Settings
 from odradek.records import CompressionType
+from odradek.wire.sasl.login import login_from
 
 IN_FLIGHT_IDEMPOTENT_MAX: Final = 5
 """A broker remembers this many batches of a producer: more could not be told from duplicates."""

@@ -44,6 +44,7 @@ from odradek.protocol.generated.txn_offset_commit import (
 
 NO_OFFSET: Final = -1
 NO_RETENTION: Final = -1
+_INT64_MAX: Final = (1 << 63) - 1
 _VALUE_VERSION: Final = 4
 _VALUE_VERSION_WITH_EXPIRY: Final = 1
 _NO_TOPIC_ID: Final = ZERO_UUID
@@ -70,7 +71,7 @@ def plan_commit(
     response = OffsetCommitResponse(topics=[])
     expire_ms = NO_EXPIRE_TIMESTAMP
     if request.retention_time_ms != NO_RETENTION:
-        expire_ms = now_ms + request.retention_time_ms
+        expire_ms = min(now_ms + request.retention_time_ms, _INT64_MAX)  # clients send the most
     for topic in request.topics:
         answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answered)

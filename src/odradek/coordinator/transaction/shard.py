@@ -93,7 +93,7 @@ class TransactionShard:
             return _init_refused(error.code, caller)
         except ProducerIdNeededError:
             return _init_refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, caller)
-        records = self._write(*_ending(planned, now.wall_ms))
+        records = self._write_at(now, *_ending(planned, now.wall_ms))
         if planned.state.is_prepared:
             refused = _init_refused(ErrorCode.CONCURRENT_TRANSACTIONS, caller)
             return Result(records, refused.replies)
@@ -138,7 +138,7 @@ class TransactionShard:
             planned = plan_add(current, asking, partitions, transaction_version, now.wall_ms)
         except ApiError as error:
             return (), dict.fromkeys(partitions, error.code)
-        records = () if planned is None else self._write(planned)
+        records = () if planned is None else self._write_at(now, planned)
         return records, dict.fromkeys(partitions, ErrorCode.NONE)
 
     def verify_partitions(
@@ -183,7 +183,7 @@ class TransactionShard:
         if client_version(caller.version):
             ended = planned or self.transactions[request.transactional_id]
             response.producer_id, response.producer_epoch = ended.successor
-        records = () if planned is None else self._write(*_ending(planned, now.wall_ms))
+        records = () if planned is None else self._write_at(now, *_ending(planned, now.wall_ms))
         return Result(records, (Reply(caller.waiter, response),))
 
     def _plan_end(
@@ -224,7 +224,9 @@ class TransactionShard:
         return self._complete(transactional_id, now)
 
     def _complete(self, transactional_id: str, now: Instant) -> Result:
-        return Result(self._write(self.transactions[transactional_id].completed(now.wall_ms)))
+        return Result(
+            self._write_at(now, self.transactions[transactional_id].completed(now.wall_ms))
+        )
 
     # Administration.
 
@@ -262,15 +264,21 @@ class TransactionShard:
         for transactional_id in self._upkeep.take_completions(now):
             if transactional_id in self._markers and not self._markers.left(transactional_id):
                 yield self._complete(transactional_id, now)
-        for transactional_id in self._upkeep.take_timed_out(now, self.transactions):
+        for transactional_id in self._upkeep.take_timed_out(now):
             aborted = self._upkeep.plan_abort(self.transactions[transactional_id], now)
             if aborted is not None:
-                yield Result(self._write(*_ending(aborted, now.wall_ms)))
+                yield Result(self._write_at(now, *_ending(aborted, now.wall_ms)))
         tombstones = self._upkeep.plan_expiry(now, self.transactions)
         if tombstones:
             yield Result(tombstones)
 
     # The log.
+
+    def _write_at(
+        self, now: Instant, *planned: TransactionMetadata
+    ) -> tuple[CoordinatorRecord, ...]:
+        self._upkeep.hear(now)  # for replay, which is told no time
+        return self._write(*planned)
 
     def _write(self, *planned: TransactionMetadata) -> tuple[CoordinatorRecord, ...]:
         version = self._settings.transaction_version
@@ -285,8 +293,8 @@ class TransactionShard:
         del producer_id  # transactions are not written in transactions
         transactional_id = key.transactional_id
         self._markers.drop(transactional_id)
-        self._upkeep.drop(transactional_id)
         if value is None:
+            self._upkeep.drop(transactional_id)
             self.transactions.pop(transactional_id, None)
             return
         assert isinstance(value, TransactionLogValue)
@@ -305,7 +313,7 @@ class TransactionShard:
         """Do nothing: this topic is not written in transactions."""
 
     def on_loaded(self, now: Instant) -> Iterator[Result]:
-        self._upkeep.on_loaded(now)
+        self._upkeep.on_loaded(now, self.transactions)
         for transactional_id, metadata in list(self.transactions.items()):
             if metadata.state.is_prepared and not metadata.partitions:
                 yield self._complete(transactional_id, now)

@@ -1,8 +1,10 @@
 """What time does to transactional ids: open transactions run out, unused ids are forgotten.
 
 Looked for at intervals, as Kafka does, and in slices: after so many, other work has its turn. The
-moments of a transaction are the wall clock's, because they outlive the coordinator; the intervals
-are the steady clock's.
+moments in records are the wall clock's, because they outlive the coordinator. Deadlines are the
+steady clock's: a wall clock that is set back by an hour must not keep a transaction open for an
+hour more, and its readers waiting. So the deadline of a transaction is worked out once, when its
+first record is written or, after a change of coordinators, when its last one has been loaded.
 """
 
 from collections.abc import Mapping
@@ -28,13 +30,23 @@ class Upkeep:
         self._settings = settings
         self._random = random
         self._timeouts = Deadlines()
+        # What each of them was worked out for: start and timeout of the transaction.
+        self._timed: dict[str, tuple[int, int]] = {}
+        self._now: Instant | None = None  # of the newest request; None while loading
         self._completions = Deadlines()
         self._abort_due_ms = self._expiry_due_ms = 0
         self._abort_left: list[str] = []
         self._expiry_left: list[str] = []
         self._spare_producer_id: int | None = None
 
-    def on_loaded(self, now: Instant) -> None:
+    def hear(self, now: Instant) -> None:
+        """Take note of the time of what is about to be written."""
+        self._now = now
+
+    def on_loaded(self, now: Instant, transactions: Mapping[str, TransactionMetadata]) -> None:
+        self._now = now
+        for metadata in transactions.values():
+            self.on_changed(metadata)
         # Many shards are loaded at once. They need not look around at once ever after.
         settings, random = self._settings, self._random
         abort_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -43,12 +55,23 @@ class Upkeep:
         self._expiry_due_ms = now.monotonic_ms + random.randint(1, expiry_ms)
 
     def on_changed(self, metadata: TransactionMetadata) -> None:
-        expires_ms = metadata.expires_ms
-        if expires_ms is not None:
-            self._timeouts.set(metadata.transactional_id, expires_ms)
+        transactional_id, expires_ms = metadata.transactional_id, metadata.expires_ms
+        self._completions.cancel(transactional_id)
+        if expires_ms is None:
+            self._timeouts.cancel(transactional_id)
+            self._timed.pop(transactional_id, None)
+            return
+        timed = metadata.start_ms, metadata.timeout_ms
+        if self._now is None or self._timed.get(transactional_id) == timed:
+            return
+        # It began in the future if the clock was set back since; then all of its time is left.
+        left_ms = min(expires_ms - self._now.wall_ms, metadata.timeout_ms)
+        self._timeouts.set(transactional_id, self._now.monotonic_ms + left_ms + 1)
+        self._timed[transactional_id] = timed
 
     def drop(self, transactional_id: str) -> None:
         self._timeouts.cancel(transactional_id)
+        self._timed.pop(transactional_id, None)
         self._completions.cancel(transactional_id)
 
     def next_deadline_ms(self) -> int:
@@ -69,22 +92,22 @@ class Upkeep:
 
     # Transactions that take too long.
 
-    def take_timed_out(
-        self, now: Instant, transactions: Mapping[str, TransactionMetadata]
-    ) -> list[str]:
+    def take_timed_out(self, now: Instant) -> list[str]:
         if self._abort_due_ms > now.monotonic_ms:
             return []
         if not self._abort_left:
-            self._abort_left = self._timeouts.take_expired(now.wall_ms)
-            for transactional_id in self._abort_left:
-                self.on_changed(transactions[transactional_id])  # until it is aborted indeed
+            self._abort_left = self._timeouts.take_expired(now.monotonic_ms)
+            for transactional_id in self._abort_left:  # until it is aborted indeed
+                self._timeouts.set(transactional_id, now.monotonic_ms)
         turn, self._abort_left = (
             self._abort_left[:ABORTS_PER_TURN_MAX],
             self._abort_left[ABORTS_PER_TURN_MAX:],
         )
         interval_ms = self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._abort_due_ms = now.monotonic_ms + (0 if self._abort_left else interval_ms)
-        return [each for each in turn if _is_timed_out(transactions.get(each), now.wall_ms)]
+        # Between two turns it may have ended, and another one begun.
+        due = ((each, self._timeouts.due_ms(each)) for each in turn)
+        return [each for each, due_ms in due if due_ms is not None and due_ms <= now.monotonic_ms]
 
     def plan_abort(self, metadata: TransactionMetadata, now: Instant) -> TransactionMetadata | None:
         """Plan to abort a transaction; None if that has to wait for a producer id."""
@@ -125,17 +148,13 @@ class Upkeep:
         )
 
     def check_invariants(self, transactions: Mapping[str, TransactionMetadata]) -> None:
+        if self._now is None:
+            return  # still loading
         running = 0
         for transactional_id, metadata in transactions.items():
             assert (transactional_id in self._timeouts) == (metadata.expires_ms is not None)
             running += metadata.expires_ms is not None
-        assert len(self._timeouts) == running
-
-
-def _is_timed_out(metadata: TransactionMetadata | None, now_ms: int) -> bool:
-    """Whether the last moment of a transaction has passed."""
-    expires_ms = None if metadata is None else metadata.expires_ms
-    return expires_ms is not None and expires_ms < now_ms
+        assert len(self._timeouts) == len(self._timed) == running
 
 
 def _is_expired(metadata: TransactionMetadata | None, expired_ms: int) -> bool:

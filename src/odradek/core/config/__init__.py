@@ -41,6 +41,7 @@ from odradek.core.config.loading import (
     ConfigWarning,
     LoadedConfig,
     Settings,
+    check_known,
     load_broker_config,
     make_broker_config,
     parse_environment,
@@ -49,6 +50,7 @@ from odradek.core.config.loading import (
     reconfigure,
 )
 from odradek.core.config.markdown import render_markdown
+from odradek.core.config.quorum_addresses import Address
 from odradek.core.config.values import (
     ConfigError,
     ConfigResourceType,
@@ -65,6 +67,7 @@ __all__ = [
     "STANDALONE",
     "TOPIC_CONFIGS",
     "TOPIC_SYNONYMS",
+    "Address",
     "BrokerConfig",
     "BrokerLevels",
     "ConfigDefinition",
@@ -81,6 +84,7 @@ __all__ = [
     "SecurityProtocol",
     "Settings",
     "UpdateMode",
+    "check_known",
     "describe_broker",
     "describe_broker_defaults",
     "describe_client_metrics",

@@ -17,10 +17,18 @@ from odradek.core.config.levels import BrokerLevels
 from odradek.core.config.listeners import (
     Listener,
     SecurityProtocol,
+    advertised_controllers,
     check_ports_differ,
     complete_protocol_map,
     parse_listeners,
     parse_protocol_map,
+)
+from odradek.core.config.quorum_addresses import (
+    BOOTSTRAP_SERVERS,
+    VOTERS,
+    Address,
+    parse_bootstrap_servers,
+    parse_voters,
 )
 from odradek.core.config.values import ConfigError, ConfigValue, invalid
 
@@ -33,8 +41,13 @@ STANDALONE: Final[Mapping[str, str]] = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
 }
-"""Enough for a node that is alone; its controller needs no listener."""
+"""Enough for a node that is alone; its controller needs no listener.
+
+The first consumer of a group does not wait for others, as with Kafka's sample files: whoever tries
+a node out reads with a timeout of three seconds, which is Kafka's default delay, and sees nothing.
+"""
 
 _ANY_SEGMENT: Final = parse_allowed("1..")
 
@@ -52,6 +65,12 @@ class BrokerConfig:
     advertised_listeners: tuple[Listener, ...]
     """What clients are told; without the controller's."""
     controller_listener_names: tuple[str, ...]
+    advertised_controller_listeners: tuple[Listener, ...]
+    """Where other nodes find this controller; the first is the one of the quorum."""
+    quorum_voters: Mapping[int, Address]
+    """The static voters by id; empty where the metadata log has them."""
+    quorum_bootstrap_servers: tuple[Address, ...]
+    """Whom to ask for the leader of the quorum."""
     security_protocols: Mapping[str, SecurityProtocol]
     """By the name of the listener."""
     inter_broker_listener_name: str
@@ -122,6 +141,12 @@ class BrokerConfig:
     def is_controller(self) -> bool:
         return "controller" in self.process_roles
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether the node is a quorum of one that no other node joins: it names no controllers."""
+        is_named = bool(self.quorum_voters or self.quorum_bootstrap_servers)
+        return self.is_broker and self.is_controller and not is_named
+
     def integer(self, name: str) -> int:
         value = self.values[name]
         assert isinstance(value, int), name
@@ -159,10 +184,13 @@ def _derive(
     controllers = tuple(name.upper() for name in _elements(values, "controller.listener.names"))
     listeners = parse_listeners("listeners", _elements(values, "listeners"))
     check_ports_differ("listeners", listeners)
-    advertised = listeners
+    voters = parse_voters(_elements(values, VOTERS))
+    said: tuple[Listener, ...] | None = None
     if "advertised.listeners" in texts:
         entries = _elements(values, "advertised.listeners")
-        advertised = parse_listeners("advertised.listeners", entries)
+        said = parse_listeners("advertised.listeners", entries)
+    advertised = listeners if said is None else said
+    own_address = next((voters[each] for each in voters if each == values["node.id"]), None)
     map_name = "listener.security.protocol.map"
     protocols = parse_protocol_map(map_name, str(values[map_name]))
     if map_name not in texts:
@@ -172,6 +200,11 @@ def _derive(
         "listeners": listeners,
         "advertised_listeners": tuple(each for each in advertised if each.name not in controllers),
         "controller_listener_names": controllers,
+        "advertised_controller_listeners": advertised_controllers(
+            controllers, said or (), listeners, own_address
+        ),
+        "quorum_voters": voters,
+        "quorum_bootstrap_servers": parse_bootstrap_servers(_elements(values, BOOTSTRAP_SERVERS)),
         "security_protocols": protocols,
         "inter_broker_listener_name": _inter_broker_listener(values, texts),
         "log_dirs": log_dirs,

@@ -1,14 +1,18 @@
-"""Whether configs that are each allowed also fit together; the rules are Kafka's.
-
-One rule is looser: a node that is broker and controller at once and names no other controllers is
-a quorum of one, and needs neither a listener for its controller nor a list of voters.
-"""
+"""Whether configs that are each allowed also fit together; the rules are Kafka's."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from odradek.core.config.broker_config import BrokerConfig
+from odradek.core.config.group_protocols import (
+    CONSUMER_ASSIGNORS,
+    REBALANCE_PROTOCOLS,
+    consumer_assignors,
+    unknown_assignors,
+)
 from odradek.core.config.levels import resolve_topic_values
+from odradek.core.config.listeners import sasl_refusal
+from odradek.core.config.role_rules import Rule, listener_rules, quorum_rules, role_rules
 from odradek.core.config.values import ConfigError, ConfigValue
 
 _MEBIBYTE: Final = 1 << 20
@@ -17,128 +21,17 @@ _GROUP_KINDS: Final = ("consumer", "share", "streams")
 
 def check_consistency(config: BrokerConfig) -> None:
     """Raise ConfigError for the first rule that is broken, with the name to change."""
-    rules = (_roles, _quorum, _listeners, _connections, _logs, _replication, _groups)
+    rules = (role_rules, quorum_rules, listener_rules, _connections, _logs, _replication, _groups)
     for rule in rules:
         for name, is_kept, message in rule(config):
             if not is_kept:
-                raise ConfigError(message, name=name)
+                # A listener that speaks SASL breaks other rules by its name; it is what to change.
+                refusal = _sasl_refusal(config) if rule is listener_rules else None
+                raise refusal or ConfigError(message, name=name)
 
 
-Rule = Iterator[tuple[str, bool, str]]
-"""The config to change, whether the rule is kept, and what to say if not."""
-
-
-def _roles(config: BrokerConfig) -> Rule:
-    yield "process.roles", bool(config.process_roles), "process.roles must not be empty."
-    broker_id = config.integer("broker.id")
-    yield (
-        "broker.id",
-        broker_id in (-1, config.node_id),
-        f"node.id ({config.node_id}) and broker.id ({broker_id}) must be the same; "
-        "broker.id is deprecated, use node.id.",
-    )
-
-
-def _quorum(config: BrokerConfig) -> Rule:
-    voters = _voter_ids(config)
-    servers = config.elements("controller.quorum.bootstrap.servers")
-    if not (config.is_broker and config.is_controller):
-        yield (
-            "process.roles",
-            bool(voters or servers),
-            "controller.quorum.bootstrap.servers must name the controllers, unless "
-            "process.roles is broker,controller.",
-        )
-    if config.is_controller:
-        yield (
-            "controller.quorum.voters",
-            not voters or config.node_id in voters,
-            f"controller.quorum.voters must contain node.id {config.node_id} of this controller.",
-        )
-    else:
-        yield (
-            "controller.quorum.voters",
-            config.node_id not in voters,
-            f"controller.quorum.voters must not contain node.id {config.node_id}: "
-            "this node is only a broker.",
-        )
-        yield (
-            "controller.quorum.auto.join.enable",
-            not config.flag("controller.quorum.auto.join.enable"),
-            "controller.quorum.auto.join.enable is only for nodes with the role controller.",
-        )
-
-
-def _voter_ids(config: BrokerConfig) -> set[int]:
-    ids = set()
-    for voter in config.elements("controller.quorum.voters"):
-        node_id, at, address = voter.partition("@")
-        if not at or not node_id.isdecimal() or ":" not in address:
-            message = f"controller.quorum.voters: expected id@host:port, not {voter}"
-            raise ConfigError(message, name="controller.quorum.voters")
-        ids.add(int(node_id))
-    return ids
-
-
-def _listeners(config: BrokerConfig) -> Rule:
-    names = [listener.name for listener in config.listeners]
-    controllers = config.controller_listener_names
-    for name in (*names, *controllers):
-        yield (
-            "listener.security.protocol.map",
-            name in config.security_protocols,
-            f"listener.security.protocol.map has no protocol for the listener {name}.",
-        )
-    missing = [name for name in controllers if name not in names]
-    if config.is_controller:
-        yield (
-            "controller.listener.names",
-            not missing,
-            f"controller.listener.names has {', '.join(missing)}, which listeners does not.",
-        )
-    else:
-        yield (
-            "controller.listener.names",
-            bool(controllers) and len(missing) == len(controllers),
-            "controller.listener.names must name the controllers' listener, which a node that is "
-            "only a broker must not have in listeners.",
-        )
-    if config.is_broker:
-        yield from _advertised(config, names)
-    else:
-        yield (
-            "listeners",
-            set(names) <= set(controllers),
-            "listeners must only have names from controller.listener.names, "
-            "because process.roles is controller.",
-        )
-
-
-def _advertised(config: BrokerConfig, names: list[str]) -> Rule:
-    advertised = [listener.name for listener in config.advertised_listeners]
-    source = "advertised.listeners" if config.elements("advertised.listeners") else "listeners"
-    yield (
-        source,
-        bool(advertised),
-        "There must be a listener for clients: all are in controller.listener.names.",
-    )
-    yield (
-        "inter.broker.listener.name",
-        config.inter_broker_listener_name in advertised,
-        f"inter.broker.listener.name is {config.inter_broker_listener_name}, but must be one of "
-        f"the advertised listeners: {', '.join(advertised)}.",
-    )
-    yield (
-        "advertised.listeners",
-        set(advertised) <= set(names),
-        f"advertised.listeners must only have names from listeners: {', '.join(names)}.",
-    )
-    yield (
-        source,
-        all(listener.host != "0.0.0.0" for listener in config.advertised_listeners),  # noqa: S104
-        "advertised.listeners cannot use 0.0.0.0, which nobody can connect to: "
-        "set it to an address that clients reach.",
-    )
+def _sasl_refusal(config: BrokerConfig) -> ConfigError | None:
+    return sasl_refusal(config.listeners, config.security_protocols)
 
 
 def _connections(config: BrokerConfig) -> Rule:
@@ -216,6 +109,23 @@ def _replication(config: BrokerConfig) -> Rule:
 
 
 def _groups(config: BrokerConfig) -> Rule:
+    yield (
+        REBALANCE_PROTOCOLS,
+        "classic" in config.elements(REBALANCE_PROTOCOLS),
+        "Disabling the 'CLASSIC' protocol is not supported.",
+    )
+    unknown, assignors = unknown_assignors(config), consumer_assignors(config)
+    yield (
+        CONSUMER_ASSIGNORS,
+        not unknown,
+        f"{CONSUMER_ASSIGNORS}: {', '.join(unknown)} cannot be found; there are uniform and range, "
+        "and classes of Java cannot be loaded here.",
+    )
+    yield (
+        CONSUMER_ASSIGNORS,
+        len(set(assignors)) == len(assignors),
+        f"{CONSUMER_ASSIGNORS} has an assignor twice: {', '.join(assignors)}.",
+    )
     yield (
         "group.max.session.timeout.ms",
         config.integer("group.min.session.timeout.ms")

@@ -11,11 +11,14 @@ must be given. Then, in any order, at most one word for what is allowed (``1..``
 ``a|b``, ``~A|B`` for any case, ``not-empty``, ``gzip-level``, ``replicas``, ``offset-reset``) and
 any of these:
 
-``live``          it has an effect; without this word it is accepted and does nothing yet
+``live``          it has an effect, seen by a test that ``tests/config_effects.py`` names; without
+                  this word it is accepted and does nothing yet
 ``per-broker``    may be changed while the broker runs, one broker at a time
 ``cluster-wide``  may be changed while the broker runs, for one broker or for all
 ``internal``      not shown unless it is set
 ``dynamic-only``  cannot stand in a file; not shown unless it is set
+``new``           Kafka 4.3 does not have it; not shown unless it is set, because no cluster
+                  can be at a metadata.version of 4.4 yet
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +35,7 @@ from odradek.core.config.values import (
     parse_value,
 )
 
-_FLAGS: Final = frozenset({"live", "internal", "dynamic-only"})
+_FLAGS: Final = frozenset({"live", "internal", "dynamic-only", "new"})
 _MODES: Final = {mode.value: mode for mode in UpdateMode}
 
 
@@ -47,6 +50,7 @@ class ConfigDefinition:
     implemented: bool
     internal: bool
     dynamic_only: bool
+    is_new: bool
     documentation: str
 
     @property
@@ -114,6 +118,7 @@ def _read_row(row: str, documentation: str) -> ConfigDefinition:
         implemented="live" in flags,
         internal="internal" in flags,
         dynamic_only="dynamic-only" in flags,
+        is_new="new" in flags,
         documentation=documentation,
     )
 

@@ -58,18 +58,34 @@ def describe_topic(
     levels: BrokerLevels, topic: Mapping[str, str], names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
     """Describe the configs of a topic, all of them or those asked for, sorted by name."""
-    texts = {**topic, **resolve_topic_configs(levels, topic)}
+    entries = dict(_without_own_configs(levels))
+    if topic:
+        texts = {**topic, **resolve_topic_configs(levels, topic)}
+        entries |= {name: _topic_entry(levels, name, texts.get(name), topic) for name in topic}
+    asked = set(names or ()) or entries.keys()
+    # Those of the broker are sorted already.
+    return [entries[name] for name in (sorted(entries) if topic else entries) if name in asked]
 
-    def entry(name: str) -> ConfigEntry:
-        definition = TOPIC_CONFIGS.get(name)
-        broker_names = TOPIC_SYNONYMS.get(name, ())
-        synonyms = _synonyms(broker_names[0].name, levels) if broker_names else ()
-        if name in topic:
-            own = ConfigSynonym(name, texts[name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
-            synonyms = (own, *synonyms)
-        return _entry(name, texts.get(name), definition, synonyms)
 
-    return _entries(entry, {*_shown(TOPIC_CONFIGS), *topic}, names)
+def _without_own_configs(levels: BrokerLevels) -> dict[str, ConfigEntry]:
+    """Return what is shown of a topic that has no configs of its own, sorted by name."""
+    found: dict[str, ConfigEntry] = levels.topic_entries
+    if not found:
+        texts = resolve_topic_configs(levels, {})
+        names = sorted(_shown(TOPIC_CONFIGS))
+        found.update((name, _topic_entry(levels, name, texts.get(name), {})) for name in names)
+    return found
+
+
+def _topic_entry(
+    levels: BrokerLevels, name: str, text: str | None, topic: Mapping[str, str]
+) -> ConfigEntry:
+    broker_names = TOPIC_SYNONYMS.get(name, ())
+    synonyms = _synonyms(broker_names[0].name, levels) if broker_names else ()
+    if name in topic:
+        own = ConfigSynonym(name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        synonyms = (own, *synonyms)
+    return _entry(name, text, TOPIC_CONFIGS.get(name), synonyms)
 
 
 def describe_broker(levels: BrokerLevels, names: Iterable[str] | None = None) -> list[ConfigEntry]:
@@ -161,7 +177,7 @@ def _shown(definitions: Mapping[str, ConfigDefinition]) -> Iterable[str]:
     return (
         name
         for name, definition in definitions.items()
-        if not (definition.internal or definition.dynamic_only)
+        if not (definition.internal or definition.dynamic_only or definition.is_new)
     )
 
 

@@ -6,6 +6,7 @@ its file, environment and options said, and the default.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from odradek.core.config.definitions import (
     BROKER_CONFIGS,
@@ -24,6 +25,14 @@ class BrokerLevels:
     static: Mapping[str, str] = field(default_factory=dict)
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
     dynamic_broker: Mapping[str, str] = field(default_factory=dict)
+    # A topic mostly has no configs of its own, and a request may name ten thousand topics: what
+    # these levels say about one is worked out once. Filled by those who use them, never emptied.
+    topic_values: dict[str, ConfigValue | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    topic_entries: dict[str, Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def strongest_first(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
         return (
@@ -52,7 +61,15 @@ def resolve_topic_values(
     levels: BrokerLevels, topic: Mapping[str, str]
 ) -> dict[str, ConfigValue | None]:
     """Return the value of every topic config; only ``internal.segment.bytes`` may be None."""
-    return {name: _resolve(levels, topic, name) for name in TOPIC_CONFIGS}
+    of_broker = levels.topic_values
+    if not of_broker:
+        of_broker.update((name, _resolve(levels, name)) for name in TOPIC_CONFIGS)
+    values = of_broker.copy()
+    for name, text in topic.items():
+        definition = TOPIC_CONFIGS.get(name)
+        if definition is not None:
+            values[name] = parse_value(name, definition.type, text)
+    return values
 
 
 def resolve_topic_configs(levels: BrokerLevels, topic: Mapping[str, str]) -> dict[str, str]:
@@ -70,10 +87,9 @@ def log_config_values(levels: BrokerLevels, topic: Mapping[str, str]) -> dict[st
     return {name.replace(".", "_"): value for name, value in values.items() if value is not None}
 
 
-def _resolve(levels: BrokerLevels, topic: Mapping[str, str], name: str) -> ConfigValue | None:
+def _resolve(levels: BrokerLevels, name: str) -> ConfigValue | None:
+    """Return what a topic has that says nothing itself."""
     definition = TOPIC_CONFIGS[name]
-    if name in topic:
-        return parse_value(name, definition.type, topic[name])
     for _, level in levels.strongest_first():
         for synonym in TOPIC_SYNONYMS.get(name, ()):
             if synonym.name in level:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
+from odradek.core.config.quorum_addresses import ANY_ADDRESS
 from odradek.core.config.values import ConfigError, invalid
 
 _LISTENER: Final = re.compile(r"(.+)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
@@ -27,6 +28,9 @@ class SecurityProtocol(StrEnum):
     def number(self) -> int:
         """Kafka's, as a broker registers it."""
         return tuple(SecurityProtocol).index(self)
+
+
+_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Listener(NamedTuple):
@@ -58,6 +62,32 @@ def _parse_listener(name: str, entry: str) -> Listener:
     if port > _PORT_MAX:
         raise invalid(name, entry, f"the port must be no more than {_PORT_MAX}")
     return Listener(match[1].upper(), match[2], port)
+
+
+def advertised_controllers(
+    names: Sequence[str],
+    advertised: Sequence[Listener],
+    listeners: Sequence[Listener],
+    own_address: tuple[str, int] | None,
+) -> tuple[Listener, ...]:
+    """Return where other nodes find this node's controller, in the order of ``names``.
+
+    Without an entry in ``advertised.listeners`` it is the listener itself. If that one is open on
+    every interface and is the first, ``controller.quorum.voters`` knows the address better.
+    """
+    found = []
+    for name in names:
+        said = next((each for each in advertised if each.name == name), None)
+        own = next((each for each in listeners if each.name == name), None)
+        if said is not None:
+            found.append(said)
+        elif own is not None and own.host in ("", ANY_ADDRESS):
+            is_first = name == names[0]
+            host, port = own_address if own_address and is_first else ("", own.port)
+            found.append(Listener(name, host, port))
+        elif own is not None:
+            found.append(own)
+    return tuple(found)
 
 
 def check_ports_differ(name: str, listeners: Sequence[Listener]) -> None:
@@ -115,3 +145,26 @@ def complete_protocol_map(
     if names & secured:
         return dict(protocols)
     return {**dict.fromkeys(controllers, SecurityProtocol.PLAINTEXT), **protocols}
+
+
+def sasl_refusal(
+    listeners: Sequence[Listener], protocols: Mapping[str, SecurityProtocol]
+) -> ConfigError | None:
+    """Return why the listeners cannot be opened if one of them is to speak SASL, or None.
+
+    Such a listener must never be opened without it: it would let everybody in.
+    """
+    for listener in listeners:
+        protocol = protocols.get(listener.name)
+        if protocol in _SASL:
+            plain = "PLAINTEXT" if protocol is SecurityProtocol.SASL_PLAINTEXT else "SSL"
+            message = (
+                f"The listener {listener.name} should speak {protocol}, and SASL is not supported "
+                f"on listeners yet: let it speak {plain} (listeners={plain}://"
+                f"{listener.host}:{listener.port}). To know clients by name use SSL with "
+                "ssl.client.auth=required."
+            )
+            is_mapped = listener.name != protocol
+            name = "listener.security.protocol.map" if is_mapped else "listeners"
+            return ConfigError(message, name=name)
+    return None

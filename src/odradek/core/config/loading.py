@@ -18,6 +18,7 @@ from odradek.core.java_properties import parse_property_lines
 
 ENVIRONMENT_PREFIX: Final = "ODRADEK_"
 _UNDERSCORES: Final = {"_": ".", "__": "-", "___": "_"}
+_LIKENESS_MIN: Final = 0.75
 _PLUGIN_PREFIXES: Final = ("listener.name.", "rsm.config.", "rlmm.config.", "config.providers.")
 
 
@@ -166,7 +167,8 @@ def _gather(settings: Iterable[Setting]) -> Settings:
             reason = f"was set before ({by_name[name].origin}); the later value counts"
             warnings.append(ConfigWarning(name, setting.origin, reason))
         elif not _is_known(name):
-            warnings.append(ConfigWarning(name, setting.origin, "is unknown and has no effect"))
+            reason = f"is unknown and has no effect{_nearest(name)}"
+            warnings.append(ConfigWarning(name, setting.origin, reason))
         by_name[name] = setting
     for setting in by_name.values():
         _check(setting)
@@ -196,6 +198,27 @@ def _with_origin(error: ConfigError, setting: Setting | None) -> ConfigError:
         message = f"{message}; allowed: {definition.allowed.text}"
     origin = setting.origin if setting else ""
     return ConfigError(message, name=error.name, origin=origin)
+
+
+def check_known(names: Iterable[str]) -> None:
+    """Refuse names that neither a broker nor a plugin has.
+
+    A node that starts from a file only warns of them, as Kafka does.
+
+    Raises:
+        ConfigError: There is no such config.
+    """
+    for name in names:
+        if not _is_known(name):
+            advice = _nearest(name) or "; docs/configs.md has all of them"
+            raise ConfigError(f"unknown config {name!r}{advice}", name=name)
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches  # here: most nodes start without a mistake
+
+    close = get_close_matches(name.replace("_", "."), BROKER_CONFIGS, n=1, cutoff=_LIKENESS_MIN)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _is_known(name: str) -> bool:

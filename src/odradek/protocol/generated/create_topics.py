@@ -13,6 +13,7 @@ from odradek.protocol.primitives import (
     REPEAT,
     bad_tag_size,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     tag_count,
@@ -1049,7 +1050,7 @@ def _encode_create_topics_response_v1(m: Any, version: int, out: bytearray, part
         if x1.error_message is None:
             out += b'\xff\xff'
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             out += _pack_h(len(s))
             out += s
     return out
@@ -1067,7 +1068,7 @@ def _encode_create_topics_response_v2(m: Any, version: int, out: bytearray, part
         if x1.error_message is None:
             out += b'\xff\xff'
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             out += _pack_h(len(s))
             out += s
     return out
@@ -1093,7 +1094,7 @@ def _encode_create_topics_response_v5(m: Any, version: int, out: bytearray, part
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)
@@ -1169,7 +1170,7 @@ def _encode_create_topics_response_v7(m: Any, version: int, out: bytearray, part
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

@@ -11,6 +11,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -746,7 +747,7 @@ def _encode_delete_acls_response_v0(m: Any, version: int, out: bytearray, parts:
         if x1.error_message is None:
             out += b'\xff\xff'
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             out += _pack_h(len(s))
             out += s
         items2 = x1.matching_acls
@@ -758,7 +759,7 @@ def _encode_delete_acls_response_v0(m: Any, version: int, out: bytearray, parts:
             if x2.error_message is None:
                 out += b'\xff\xff'
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 out += _pack_h(len(s))
                 out += s
             s = x2.resource_name.encode()
@@ -783,7 +784,7 @@ def _encode_delete_acls_response_v1(m: Any, version: int, out: bytearray, parts:
         if x1.error_message is None:
             out += b'\xff\xff'
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             out += _pack_h(len(s))
             out += s
         items2 = x1.matching_acls
@@ -793,7 +794,7 @@ def _encode_delete_acls_response_v1(m: Any, version: int, out: bytearray, parts:
             if x2.error_message is None:
                 out += b'\xff\xff'
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 out += _pack_h(len(s))
                 out += s
             s = x2.resource_name.encode()
@@ -822,7 +823,7 @@ def _encode_delete_acls_response_v2(m: Any, version: int, out: bytearray, parts:
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)
@@ -840,7 +841,7 @@ def _encode_delete_acls_response_v2(m: Any, version: int, out: bytearray, parts:
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)

@@ -10,6 +10,7 @@ from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -403,7 +404,7 @@ def _encode_delete_groups_response_v3(m: Any, version: int, out: bytearray, part
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

@@ -11,6 +11,7 @@ from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -283,7 +284,7 @@ def _encode_delete_share_group_offsets_response_v0(m: Any, version: int, out: by
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)
@@ -308,7 +309,7 @@ def _encode_delete_share_group_offsets_response_v0(m: Any, version: int, out: by
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

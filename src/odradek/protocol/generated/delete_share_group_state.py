@@ -11,6 +11,7 @@ from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -337,7 +338,7 @@ def _encode_delete_share_group_state_response_v0(m: Any, version: int, out: byte
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)

@@ -11,6 +11,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -627,7 +628,7 @@ def _encode_describe_acls_response_v0(m: Any, version: int, out: bytearray, part
     if m.error_message is None:
         out += b'\xff\xff'
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         out += _pack_h(len(s))
         out += s
     items1 = m.resources
@@ -656,7 +657,7 @@ def _encode_describe_acls_response_v1(m: Any, version: int, out: bytearray, part
     if m.error_message is None:
         out += b'\xff\xff'
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         out += _pack_h(len(s))
         out += s
     items1 = m.resources
@@ -684,7 +685,7 @@ def _encode_describe_acls_response_v2(m: Any, version: int, out: bytearray, part
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)

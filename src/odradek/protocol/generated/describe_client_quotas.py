@@ -10,6 +10,7 @@ from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -534,7 +535,7 @@ def _encode_describe_client_quotas_response_v0(m: Any, version: int, out: bytear
     if m.error_message is None:
         out += b'\xff\xff'
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         out += _pack_h(len(s))
         out += s
     items1 = m.entries
@@ -570,7 +571,7 @@ def _encode_describe_client_quotas_response_v1(m: Any, version: int, out: bytear
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)

@@ -11,6 +11,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -457,7 +458,7 @@ def _encode_describe_cluster_response_v0(m: Any, version: int, out: bytearray, p
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)
@@ -517,7 +518,7 @@ def _encode_describe_cluster_response_v1(m: Any, version: int, out: bytearray, p
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)
@@ -578,7 +579,7 @@ def _encode_describe_cluster_response_v2(m: Any, version: int, out: bytearray, p
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)

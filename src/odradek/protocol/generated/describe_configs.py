@@ -11,6 +11,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -1012,7 +1013,7 @@ def _encode_describe_configs_response_v0(m: Any, version: int, out: bytearray, p
         if x1.error_message is None:
             out += b'\xff\xff'
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             out += _pack_h(len(s))
             out += s
         s = x1.resource_name.encode()
@@ -1043,7 +1044,7 @@ def _encode_describe_configs_response_v1(m: Any, version: int, out: bytearray, p
         if x1.error_message is None:
             out += b'\xff\xff'
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             out += _pack_h(len(s))
             out += s
         s = x1.resource_name.encode()
@@ -1087,7 +1088,7 @@ def _encode_describe_configs_response_v3(m: Any, version: int, out: bytearray, p
         if x1.error_message is None:
             out += b'\xff\xff'
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             out += _pack_h(len(s))
             out += s
         s = x1.resource_name.encode()
@@ -1142,7 +1143,7 @@ def _encode_describe_configs_response_v4(m: Any, version: int, out: bytearray, p
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

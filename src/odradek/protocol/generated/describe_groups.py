@@ -11,6 +11,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -1423,7 +1424,7 @@ def _encode_describe_groups_response_v6(m: Any, version: int, out: bytearray, pa
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

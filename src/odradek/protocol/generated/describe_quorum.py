@@ -12,6 +12,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -904,7 +905,7 @@ def _encode_describe_quorum_response_v2(m: Any, version: int, out: bytearray, pa
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)
@@ -936,7 +937,7 @@ def _encode_describe_quorum_response_v2(m: Any, version: int, out: bytearray, pa
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)

@@ -11,6 +11,7 @@ from odradek.protocol.message import UNSET, Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -612,7 +613,7 @@ def _encode_describe_share_group_offsets_response_v0(m: Any, version: int, out: 
                 if x3.error_message is None:
                     out.append(0)
                 else:
-                    s = x3.error_message.encode()
+                    s = message_bytes(x3.error_message)
                     n = len(s) + 1
                     if n < 128:
                         out.append(n)
@@ -631,7 +632,7 @@ def _encode_describe_share_group_offsets_response_v0(m: Any, version: int, out: 
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)
@@ -691,7 +692,7 @@ def _encode_describe_share_group_offsets_response_v1(m: Any, version: int, out: 
                 if x3.error_message is None:
                     out.append(0)
                 else:
-                    s = x3.error_message.encode()
+                    s = message_bytes(x3.error_message)
                     n = len(s) + 1
                     if n < 128:
                         out.append(n)
@@ -710,7 +711,7 @@ def _encode_describe_share_group_offsets_response_v1(m: Any, version: int, out: 
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

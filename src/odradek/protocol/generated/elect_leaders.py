@@ -11,6 +11,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -569,7 +570,7 @@ def _encode_elect_leaders_response_v0(m: Any, version: int, out: bytearray, part
             if x2.error_message is None:
                 out += b'\xff\xff'
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 out += _pack_h(len(s))
                 out += s
     return out
@@ -590,7 +591,7 @@ def _encode_elect_leaders_response_v1(m: Any, version: int, out: bytearray, part
             if x2.error_message is None:
                 out += b'\xff\xff'
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 out += _pack_h(len(s))
                 out += s
     return out
@@ -623,7 +624,7 @@ def _encode_elect_leaders_response_v2(m: Any, version: int, out: bytearray, part
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)

@@ -11,6 +11,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -488,7 +489,7 @@ def _encode_find_coordinator_response_v1(m: Any, version: int, out: bytearray, p
     if m.error_message is None:
         out += b'\xff\xff'
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         out += _pack_h(len(s))
         out += s
     s = m.host.encode()
@@ -505,7 +506,7 @@ def _encode_find_coordinator_response_v3(m: Any, version: int, out: bytearray, p
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)
@@ -564,7 +565,7 @@ def _encode_find_coordinator_response_v4(m: Any, version: int, out: bytearray, p
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

@@ -10,6 +10,7 @@ from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -489,7 +490,7 @@ def _encode_incremental_alter_configs_response_v0(m: Any, version: int, out: byt
         if x1.error_message is None:
             out += b'\xff\xff'
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             out += _pack_h(len(s))
             out += s
         s = x1.resource_name.encode()
@@ -511,7 +512,7 @@ def _encode_incremental_alter_configs_response_v1(m: Any, version: int, out: byt
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

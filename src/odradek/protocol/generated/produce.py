@@ -13,6 +13,7 @@ from odradek.protocol.primitives import (
     REPEAT,
     bad_tag_size,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     tag_count,
@@ -1624,7 +1625,7 @@ def _encode_produce_response_v8(m: Any, version: int, out: bytearray, parts: lis
             if x2.error_message is None:
                 out += b'\xff\xff'
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 out += _pack_h(len(s))
                 out += s
     out += _pack_i(m.throttle_time_ms)
@@ -1683,7 +1684,7 @@ def _encode_produce_response_v9(m: Any, version: int, out: bytearray, parts: lis
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)
@@ -1754,7 +1755,7 @@ def _encode_produce_response_v10(m: Any, version: int, out: bytearray, parts: li
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)
@@ -1863,7 +1864,7 @@ def _encode_produce_response_v13(m: Any, version: int, out: bytearray, parts: li
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)

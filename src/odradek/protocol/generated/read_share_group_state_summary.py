@@ -11,6 +11,7 @@ from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -423,7 +424,7 @@ def _encode_read_share_group_state_summary_response_v0(m: Any, version: int, out
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)
@@ -466,7 +467,7 @@ def _encode_read_share_group_state_summary_response_v1(m: Any, version: int, out
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)

@@ -10,6 +10,7 @@ from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.message import Buffer, Message, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    message_bytes,
     string_length_rest,
     too_short,
     unknown_tags,
@@ -158,7 +159,7 @@ def _encode_remove_raft_voter_response_v0(m: Any, version: int, out: bytearray, 
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    message_bytes,
     null_field,
     string_length_rest,
     too_short,
@@ -250,7 +251,7 @@ def _encode_sasl_authenticate_response_v0(m: Any, version: int, out: bytearray, 
     if m.error_message is None:
         out += b'\xff\xff'
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         out += _pack_h(len(s))
         out += s
     s = m.auth_bytes
@@ -264,7 +265,7 @@ def _encode_sasl_authenticate_response_v1(m: Any, version: int, out: bytearray, 
     if m.error_message is None:
         out += b'\xff\xff'
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         out += _pack_h(len(s))
         out += s
     s = m.auth_bytes
@@ -279,7 +280,7 @@ def _encode_sasl_authenticate_response_v2(m: Any, version: int, out: bytearray, 
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)

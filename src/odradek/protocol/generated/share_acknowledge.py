@@ -12,6 +12,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -867,7 +868,7 @@ def _encode_share_acknowledge_response_v1(m: Any, version: int, out: bytearray, 
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)
@@ -893,7 +894,7 @@ def _encode_share_acknowledge_response_v1(m: Any, version: int, out: bytearray, 
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)
@@ -956,7 +957,7 @@ def _encode_share_acknowledge_response_v2(m: Any, version: int, out: bytearray, 
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)
@@ -983,7 +984,7 @@ def _encode_share_acknowledge_response_v2(m: Any, version: int, out: bytearray, 
             if x2.error_message is None:
                 out.append(0)
             else:
-                s = x2.error_message.encode()
+                s = message_bytes(x2.error_message)
                 n = len(s) + 1
                 if n < 128:
                     out.append(n)

@@ -11,6 +11,7 @@ from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -470,7 +471,7 @@ def _encode_share_group_describe_response_v1(m: Any, version: int, out: bytearra
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)

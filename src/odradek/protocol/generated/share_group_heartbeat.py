@@ -11,6 +11,7 @@ from odradek.protocol.message import Buffer, Message, Struct, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -344,7 +345,7 @@ def _encode_share_group_heartbeat_response_v1(m: Any, version: int, out: bytearr
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)

@@ -9,6 +9,7 @@ from typing import Any
 from odradek.protocol.message import Buffer, Message, Tags
 from odradek.protocol.primitives import (
     ELEMENTS_MAX,
+    message_bytes,
     string_length_rest,
     too_short,
     unknown_tags,
@@ -130,7 +131,7 @@ def _encode_unregister_broker_response_v0(m: Any, version: int, out: bytearray, 
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)

@@ -11,6 +11,7 @@ from odradek.protocol.primitives import (
     ELEMENTS_MAX,
     REPEAT,
     lost_field,
+    message_bytes,
     null_field,
     string_length_rest,
     too_many,
@@ -395,7 +396,7 @@ def _encode_update_features_response_v0(m: Any, version: int, out: bytearray, pa
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)
@@ -420,7 +421,7 @@ def _encode_update_features_response_v0(m: Any, version: int, out: bytearray, pa
         if x1.error_message is None:
             out.append(0)
         else:
-            s = x1.error_message.encode()
+            s = message_bytes(x1.error_message)
             n = len(s) + 1
             if n < 128:
                 out.append(n)
@@ -443,7 +444,7 @@ def _encode_update_features_response_v2(m: Any, version: int, out: bytearray, pa
     if m.error_message is None:
         out.append(0)
     else:
-        s = m.error_message.encode()
+        s = message_bytes(m.error_message)
         n = len(s) + 1
         if n < 128:
             out.append(n)

@@ -54,6 +54,15 @@ class Checkpoints:
     def of_query(self, epoch: Epoch, query: str) -> str:
         return f"{self.location}/epoch-{epoch.number}/{query}"
 
+    def query_id(self, epoch: Epoch, query: str) -> str | None:
+        """Return Spark's id of a query, which its sink has names by; None: it never ran."""
+        if self.folder is None:
+            return None
+        path = self.folder / f"epoch-{epoch.number}" / query / "metadata"
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError), path.open("rb") as file:
+            return str(json.loads(file.read(STATE_BYTES_MAX + 1))["id"])
+        return None
+
     def epoch(self) -> Epoch:
         """Return the epoch that runs now, or would run next.
 

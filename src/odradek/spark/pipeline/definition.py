@@ -222,6 +222,11 @@ class Definition:
         names = tuple(sink.name for sink in self.sinks)
         return (*names, DEAD_LETTERS) if self.has_dead_letter_query else names
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether it runs over Spark Connect, where plans and tasks are elsewhere."""
+        return self.spark.master.startswith("sc://")
+
     def source_options(self, query: str | None = None) -> dict[str, str]:
         """Return the options of the source, for one of its queries or for none."""
         source = self.source

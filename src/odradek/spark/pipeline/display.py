@@ -31,7 +31,7 @@ def row(progress: QueryProgress) -> tuple[str, ...]:
         f"{progress.input_rows_per_second:.0f}",
         f"{progress.processed_rows_per_second:.0f}",
         str(progress.batch_ms),
-        str(progress.total_lag),
+        "-" if progress.total_lag is None else str(progress.total_lag),
         str(totals.bad_rows),
         str(totals.dead_letters),
     )
@@ -97,6 +97,13 @@ class Terminal:
         self._out.write(up + "".join(f"\x1b[2K{line}\n" for line in lines) + "\x1b[J")
         self._out.flush()
         self._lines = len(lines)
+
+    def note(self, text: str) -> None:
+        """Write a line that stays; the table is drawn anew below it."""
+        up = f"\x1b[{self._lines}A" if self._lines else ""
+        self._out.write(f"{up}\x1b[2K{text}\n\x1b[J")
+        self._out.flush()
+        self._lines = 0
 
     def _size(self) -> os.terminal_size:
         try:

@@ -5,7 +5,8 @@ progress of a query. ``drop`` leaves rows out, ``quarantine`` makes dead letters
 stops the query before the micro-batch is committed.
 
 A dead letter has headers in the names that Kafka Connect uses. Records that could not be decoded
-keep their key and value; rows that failed an expectation are written as JSON, without a key.
+keep their key and value; rows that failed an expectation are written as JSON, without a key, but
+with all their columns: one that is null is often the one that failed.
 
 The query of the dead letters reads the source once for each kind of them. It tells how many records
 there are, each once, and how many dead letters; the rest is told by the queries of the sinks.
@@ -19,6 +20,7 @@ from pyspark.sql import functions as f
 from odradek.spark.dead_letters import CONNECT_PREFIX
 from odradek.spark.formats import CORRUPT
 from odradek.spark.pipeline.definition import Corrupt, Expectation
+from odradek.spark.pipeline.origins import ORIGIN, with_origin
 
 ROWS: Final = "rows"
 FAILED: Final = "failed"
@@ -35,6 +37,8 @@ class Rejects(NamedTuple):
     frames: list[DataFrame]
     is_wanted: bool
     """In the query of the dead letters; it leaves the counting of rows to the sinks."""
+    origins: list[DataFrame]
+    """The source with the column ORIGIN, once it is there, where Spark lets it be followed."""
 
 
 def apply_expectation(frame: DataFrame, expectation: Expectation, rejects: Rejects) -> DataFrame:
@@ -44,11 +48,11 @@ def apply_expectation(frame: DataFrame, expectation: Expectation, rejects: Rejec
     if not rejects.is_wanted:
         counted = counting(frame, EXPECTATION_PREFIX + expectation.name, ~is_met)
     if expectation.otherwise == "fail":
-        told = f.to_json(f.struct("*"))
+        told = _row_json()
         problem = f.concat(f.lit(_problem(expectation) + ": "), f.substring(told, 1, 500))
         return counted.filter(_or_fail(is_met, problem))
     if expectation.otherwise == "quarantine" and rejects.is_wanted:
-        rejects.frames.append(_quarantined(rejects.pipeline, frame.filter(~is_met), expectation))
+        rejects.frames.append(_quarantined(rejects, frame.filter(~is_met), expectation))
     return counted.filter(is_met)
 
 
@@ -87,17 +91,24 @@ def counting(frame: DataFrame, name: str, is_failed: Column) -> DataFrame:
     return frame.observe(name, f.count(f.lit(1)).alias(ROWS), failed.alias(FAILED))
 
 
-def _quarantined(pipeline: str, frame: DataFrame, expectation: Expectation) -> DataFrame:
+def _quarantined(rejects: Rejects, frame: DataFrame, expectation: Expectation) -> DataFrame:
     headers = {
-        "connector.name": f.lit(pipeline),
+        "connector.name": f.lit(rejects.pipeline),
         "stage": f.lit("TRANSFORMATION"),
         "exception.message": f.lit(_problem(expectation)),
     }
-    return frame.select(
-        f.lit(None).cast("binary").alias("key"),
-        f.to_json(f.struct("*")).cast("binary").alias("value"),
-        _headers(headers),
+    records = frame.select(
+        f.lit(None).cast("binary").alias("key"), _row_json().cast("binary").alias("value")
     )
+    placed = with_origin(records, rejects.origins[-1]) if rejects.origins else None
+    if placed is not None:
+        place = {each: f.col(f"{ORIGIN}.{each}") for each in ("topic", "partition", "offset")}
+        headers = place | headers
+    return (records if placed is None else placed).select("key", "value", _headers(headers))
+
+
+def _row_json() -> Column:
+    return f.to_json(f.struct("*"), {"ignoreNullFields": "false"})
 
 
 def _headers(values: dict[str, Column]) -> Column:

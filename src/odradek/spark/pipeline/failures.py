@@ -16,6 +16,7 @@ _TERMINATED: Final = re.compile(r"terminated with exception: (.*?)\s*(?:SQLSTATE
 _TRACEBACK: Final = re.compile(
     r"Traceback \(most recent call last\):\n((?:[ \t].*\n|\s*\n)*)(\S[^\n]*)"
 )
+_WRONG_STORE: Final = re.compile(r"STORE_BACKEND_NOT_SUPPORTED_FOR_TWS\].*?([A-Za-z]+Provider)\b")
 _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -37,6 +38,13 @@ def cause(text: str) -> str:
     raised = _RAISED.search(text)
     if raised is not None:
         return raised[1]
+    store = _WRONG_STORE.search(text)
+    if store is not None:  # Spark says to set what may be set already
+        return (
+            f"transformWithState needs RocksDB, but state is kept by {store[1]}: the checkpoint "
+            "was begun with that and keeps it ('odradek pipeline reset' begins a new one), or "
+            "spark.sql.streaming.stateStore.providerClass says so"
+        )
     ours = [match[1] for line in text.splitlines() if (match := _OURS.fullmatch(line.strip()))]
     if ours:
         return ours[-1]

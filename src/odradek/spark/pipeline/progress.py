@@ -29,6 +29,7 @@ class QueryProgress:
     batch_ms: int = 0
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     lag: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of partitions whose end is known."""
     _last_seen: str = ""
 
     def take(self, recent: Iterable[Progress]) -> bool:
@@ -44,8 +45,22 @@ class QueryProgress:
         return is_new
 
     @property
-    def total_lag(self) -> int:
-        return sum(self.lag.values())
+    def total_lag(self) -> int | None:
+        """None: nobody has said where the partitions end."""
+        return sum(self.lag.values()) if self.lag else None
+
+    @property
+    def needs_ends(self) -> bool:
+        """Spark repeats a batch of an earlier run without asking its source for what is new."""
+        return bool(self.offsets) and not self.lag
+
+    def measure(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Take the lag from where partitions end."""
+        self.lag = {
+            each: max(0, ends[each] - offset)
+            for each, offset in self.offsets.items()
+            if each in ends
+        }
 
     def _take_one(self, progress: Progress) -> None:
         observed = progress.get("observedMetrics") or {}
@@ -67,10 +82,9 @@ class QueryProgress:
 
     def _locate(self, source: Mapping[str, Any]) -> None:
         ends = _offsets(source.get("endOffset"))
-        latest = _offsets(source.get("latestOffset"))
         if ends:
             self.offsets = ends
-            self.lag = {each: max(0, latest.get(each, end) - end) for each, end in ends.items()}
+            self.measure(_offsets(source.get("latestOffset")))
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -8,6 +8,8 @@ To stop is to interrupt: a batch that is under way is given up, and repeated by 
 
 import contextlib
 import json
+import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -18,19 +20,25 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from odradek.client.errors import KafkaError
+from odradek.core.ids import TopicPartition
 from odradek.spark.local_session import session
+from odradek.spark.offsets import LATEST, Everywhere
+from odradek.spark.options import parse_options
 from odradek.spark.pipeline.checkpoints import Checkpoints, Epoch
 from odradek.spark.pipeline.definition import Definition, Trigger
 from odradek.spark.pipeline.failures import cause
 from odradek.spark.pipeline.progress import QueryProgress
 from odradek.spark.pipeline.sinks import PlannedQuery
 from odradek.spark.pipeline.steps import Frames
+from odradek.spark.planning import Planner
 
 POLL_SECONDS: Final = 0.5
 START_POLL_SECONDS: Final = 0.05
 START_POLLS_SHOWN: Final = 10
 """One of so many: to ask Spark for progress costs more than to ask whether a query is there."""
 START_ATTEMPTS_MAX: Final = 30
+ENDS_TIMEOUT_MS: Final = 5_000
 # First of the query, in a thread that has yet to start, then of its sources.
 _INITIALIZING: Final = "Initializing "
 _TOO_SLOW: Final = "Python worker failed to connect back"
@@ -40,7 +48,10 @@ _CONF: Final = {"spark.sql.adaptive.enabled": "false"}
 # What calls of Spark raise when its JVM is no more.
 _GONE: Final = (Py4JError, ConnectionError, EOFError)
 
+_log: Final = logging.getLogger(__name__)
+
 OnProgress = Callable[[Mapping[str, QueryProgress]], None]
+OnStage = Callable[[str], None]
 
 
 class PipelineError(RuntimeError):
@@ -53,13 +64,15 @@ def run(
     spark: SparkSession | None = None,
     trigger: Trigger | None = None,
     on_session: Callable[[], None] = lambda: None,
+    on_stage: OnStage = lambda _: None,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, QueryProgress]:
     """Run a pipeline until it ends by itself, fails, or ``should_stop``; return how far it got.
 
     Without ``spark`` it gets a session of its own, as its file says. ``trigger`` is instead of the
-    one in the file. ``on_session`` is called when Spark is there, ``on_progress`` after every
+    one in the file. ``on_session`` is called when Spark is there, ``on_stage`` with what is done
+    next until the first batches come, which may take minutes, and ``on_progress`` after every
     micro-batch of a query.
 
     Raises:
@@ -68,9 +81,9 @@ def run(
         PipelineError: One of its queries failed.
     """
     checkpoints = Checkpoints(definition.checkpoint)
-    with checkpoints.lock(), _session(definition, spark) as used:
+    with checkpoints.lock(), _session(definition, spark, on_stage) as used:
         on_session()
-        started = Run(definition, used, checkpoints, checkpoints.epoch())
+        started = Run(definition, used, checkpoints, checkpoints.epoch(), on_stage)
         return started.to_its_end(
             definition.trigger if trigger is None else trigger,
             on_progress,
@@ -94,14 +107,36 @@ def plan(definition: Definition, spark: SparkSession | None = None) -> None:
 def make_session(definition: Definition) -> SparkSession:
     """Return a session as the pipeline's file wants it."""
     settings = definition.spark
-    return session(f"odradek {definition.name}", settings.master, {**_CONF, **settings.conf})
+    with _python_path(definition.folder):
+        return session(f"odradek {definition.name}", settings.master, {**_CONF, **settings.conf})
 
 
 @contextlib.contextmanager
-def _session(definition: Definition, given: SparkSession | None) -> Iterator[SparkSession]:
+def _python_path(folder: str) -> Iterator[None]:
+    """Let processes that Spark's driver starts find the modules of steps.
+
+    Modules are sent to executors, but not to those: they prepare ``transformWithState``, and have
+    what the environment had when the JVM was started.
+    """
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, before)))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+@contextlib.contextmanager
+def _session(
+    definition: Definition, given: SparkSession | None, on_stage: OnStage = lambda _: None
+) -> Iterator[SparkSession]:
     if given is not None:
         yield given
         return
+    on_stage(f"starting Spark ({definition.spark.master})")
     made = make_session(definition)
     try:
         yield made
@@ -118,9 +153,15 @@ def _silence(spark: SparkSession) -> None:
 
 class Run:
     def __init__(
-        self, definition: Definition, spark: SparkSession, checkpoints: Checkpoints, epoch: Epoch
+        self,
+        definition: Definition,
+        spark: SparkSession,
+        checkpoints: Checkpoints,
+        epoch: Epoch,
+        on_stage: OnStage = lambda _: None,
     ) -> None:
         self._definition = definition
+        self._on_stage = on_stage
         self._spark = spark
         self._checkpoints = checkpoints
         self._epoch = epoch
@@ -159,13 +200,22 @@ class Run:
     def _start(
         self, trigger: Trigger, on_progress: OnProgress, should_stop: Callable[[], bool]
     ) -> None:
-        planned = {} if should_stop() else self.plan()
-        is_remote = self._definition.spark.master.startswith("sc://")
+        if should_stop():
+            return
+        names = ", ".join(self._definition.queries)
+        self._on_stage(f"planning {names}")
+        planned = self.plan()
+        is_remote = self._definition.is_remote
         for name, query in planned.items():
             if not should_stop():
                 # Spark Connect looks views up when a query starts, so they have to be its own.
                 own = self._planned(name) if is_remote else query
+                self._on_stage(f"starting {name}")
                 self._start_one(own, trigger, on_progress, should_stop)
+        waiting = [name for name, each in self._progress.items() if each.last_batch is None]
+        if waiting:
+            told = "Spark takes a while to plan it, minutes on a busy machine"
+            self._on_stage(f"waiting for the first batch of {', '.join(waiting)}: {told}")
 
     def _start_one(
         self,
@@ -194,6 +244,8 @@ class Run:
             failure = query.exception()
             if failure is None or _TOO_SLOW not in str(failure):
                 return
+            told = "Spark waits ten seconds for the process of a source, and it took longer"
+            self._on_stage(f"starting {planned.name} again: {told}")
 
     def _watch(self, on_progress: OnProgress, should_stop: Callable[[], bool]) -> None:
         """Return when all have ended, or are told to; a failure of one is the end of all."""
@@ -231,7 +283,22 @@ class Run:
         is_new = mine.take(json.loads(each.json) for each in recent)
         if is_new:
             self._checkpoints.take_dead_letters(self._epoch, name, mine.totals)
+            if mine.needs_ends:
+                mine.measure(self._ends())
         return is_new
+
+    def _ends(self) -> Mapping[TopicPartition, int]:
+        """Return where the partitions of the source end now; nothing if nobody answers."""
+        quick = {
+            "kafka.default.api.timeout.ms": str(ENDS_TIMEOUT_MS),
+            "fetchOffset.numRetries": "1",
+        }
+        planner = Planner(parse_options({**self._definition.source_options(), **quick}))
+        try:
+            return planner.resolve(Everywhere(LATEST), "latest")
+        except KafkaError as error:
+            _log.debug("lag is not known: %s", error)
+            return {}
 
     def _stop(self) -> None:
         for name, query in self._queries.items():

@@ -142,7 +142,7 @@ class PlannedQuery:
 
     @property
     def _is_remote(self) -> bool:
-        return self._definition.spark.master.startswith("sc://")
+        return self._definition.is_remote
 
     def _topic_writer(
         self, sink: TopicSink, records: DataFrame, options: dict[str, str]

@@ -35,6 +35,7 @@ from odradek.spark.pipeline.expectations import (
     sound_records,
 )
 from odradek.spark.pipeline.failures import SPARK_ERRORS, first_words
+from odradek.spark.pipeline.origins import ORIGIN, origin_of
 from odradek.spark.pipeline.yaml_positions import DefinitionError, Problem
 from odradek.spark.source import FORMAT
 
@@ -55,7 +56,7 @@ class Frames:
         self._definition = definition
         self._spark = spark
         self._by_name: dict[str, DataFrame] = {}
-        self._rejects = Rejects(definition.name, [], is_wanted=query == DEAD_LETTERS)
+        self._rejects = Rejects(definition.name, [], query == DEAD_LETTERS, [])
         self._make_source(query, start)
         for table in definition.tables:
             self._keep(table.name, self._make(table.place, self._table, table))
@@ -109,6 +110,10 @@ class Frames:
                 self._rejects.frames.append(corrupt_records(self._definition.name, frame))
             frame = sound_records(frame, source.corrupt, is_counted=not is_for_dead_letters)
             frame = frame.drop(CORRUPT)
+        if is_for_dead_letters and not self._definition.is_remote:
+            with_places = frame.select("*", origin_of(frame))
+            self._rejects.origins.append(with_places)
+            frame = with_places.drop(ORIGIN)
         frame = self._make(source.place, _watermarked, frame, source.watermark)
         self._keep(SOURCE, self._checked(SOURCE, frame))
 

@@ -92,8 +92,9 @@ class _Reader:
             return Value(line, [self.value(each, depth + 1) for each in node.value])
         try:
             return Value(line, self._loader.construct_object(node))
-        except ValueError as error:
-            raise self._problem(line, f"{node.value!r}: {error}") from error
+        except ValueError:
+            # What looks like a date and is none is a text, which its field refuses or takes.
+            return Value(line, node.value)
 
     def _mapping(self, node: Any, depth: int) -> dict[str, Value]:
         content: dict[str, Value] = {}

@@ -5,6 +5,8 @@ One thread that computes inside the broker moves the median of an acknowledgemen
 It is spawned, not forked: a fork would inherit the event loop, its descriptors and its locks.
 """
 
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 
@@ -19,6 +21,24 @@ def run_task(task: CleaningTask) -> CleaningResult:
     return clean(OsDisk(), task, Throttle(task.settings.io_bytes_per_second_max))
 
 
+def end_with_parent() -> None:
+    """Let this process end when the node that spawned it is gone, however that ended.
+
+    A worker reads tasks from a pipe whose other end it holds as well, so it never sees that end
+    close. Without this it would wait forever.
+    """
+    from multiprocessing import parent_process
+
+    node = parent_process()
+    assert node is not None, "called in a process of its own"
+
+    def wait_for_end() -> None:
+        node.join()
+        os._exit(1)
+
+    threading.Thread(target=wait_for_end, name="parent-watch", daemon=True).start()
+
+
 class Workers:
     """A pool of processes (``log.cleaner.threads``); the first task starts one."""
 
@@ -31,7 +51,11 @@ class Workers:
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
-        return ProcessPoolExecutor(max_workers=self._count, mp_context=get_context("spawn"))
+        return ProcessPoolExecutor(
+            max_workers=self._count,
+            mp_context=get_context("spawn"),
+            initializer=end_with_parent,
+        )
 
     def submit(self, task: CleaningTask) -> Future[CleaningResult]:
         """Run a task when a process is free."""

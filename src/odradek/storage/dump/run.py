@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import PurePath
+from typing import Final
 
 from odradek.core.errors import CorruptionError, OdradekError
 from odradek.storage.dump.dumped_file import DumpedFile
@@ -12,6 +13,8 @@ from odradek.storage.dump.log_lines import log_lines, log_title
 from odradek.storage.dump.options import DumpOptions, Line
 from odradek.storage.dump.read_only import ReadableDisk, ReadableFile
 from odradek.storage.dump.state_lines import producer_snapshot_lines, transaction_index_lines
+
+_FIRST_LOG: Final = "00000000000000000000.log"
 
 
 def dump(
@@ -64,7 +67,17 @@ def _file_lines(
                 file = stack.enter_context(_opened(disk, name.path))
                 yield from _snapshot_lines(file)
             case _:
+                _check_there(disk, name)
                 yield Line(f"Ignoring unknown file {name.text}", is_problem=True)
+
+
+def _check_there(disk: ReadableDisk, name: DumpedFile) -> None:
+    """Refuse what is not there, or is a folder: that is a mistake, not a file to be ignored."""
+    try:
+        disk.open(name.path).close()
+    except IsADirectoryError as error:
+        problem = f"{error.strerror}: name its files, {name.text}/{_FIRST_LOG} say"
+        raise IsADirectoryError(error.errno, problem, name.text) from error
 
 
 def _snapshot_lines(file: ReadableFile) -> Iterator[Line]:

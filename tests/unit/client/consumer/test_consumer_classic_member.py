@@ -3,7 +3,11 @@
 import pytest
 
 from odradek.client.consumer.assignors import ASSIGNORS
-from odradek.client.consumer.errors import FencedError
+from odradek.client.consumer.errors import (
+    CommitFailedError,
+    FencedError,
+    RebalanceInProgressError,
+)
 from odradek.client.consumer.membership.classic import (
     ClassicMember,
     LostError,
@@ -13,6 +17,8 @@ from odradek.client.consumer.membership.classic import (
     TryAgainError,
     TryLaterError,
 )
+from odradek.client.consumer.membership.standing import Standing
+from odradek.client.consumer.records import ConsumerGroupMetadata
 from odradek.client.errors import BrokerError
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
@@ -227,6 +233,32 @@ def test_an_application_that_does_not_poll_is_taken_for_dead() -> None:
     assert member.is_lost
     assert member.member_id == ""
     assert not member.is_poll_overdue(99_000), "once"
+
+
+def test_who_was_expelled_may_not_commit_before_it_is_back() -> None:
+    member = make(instance_id="i")
+    assert isinstance(member.standing().problem, CommitFailedError), "not joined yet"
+    member.begin_join()
+    assert isinstance(member.standing().problem, RebalanceInProgressError)
+    member.on_join(joined(member))
+    member.on_sync(assignment(A), 0)
+    good = member.standing()
+    assert good == Standing(ConsumerGroupMetadata("g", 1, "me", "i"), 0)
+    good.check_commit(good)
+    member.on_left("did not poll")
+    expelled = member.standing()
+    assert expelled.metadata == good.metadata, "for a transaction, which is refused then"
+    with pytest.raises(CommitFailedError, match="did not poll"):
+        expelled.check_commit(good)
+    member.begin_join()
+    assert isinstance(member.standing().problem, RebalanceInProgressError)
+    member.on_join(joined(member, 3, member_id="another me"))
+    back = member.standing()
+    assert back == Standing(ConsumerGroupMetadata("g", 3, "another me", "i"), 1)
+    back.check_commit(back)
+    for before in (good, expelled):
+        with pytest.raises(CommitFailedError):
+            back.check_commit(before)
 
 
 def test_a_silent_coordinator_may_be_elsewhere() -> None:

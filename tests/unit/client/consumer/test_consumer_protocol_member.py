@@ -2,7 +2,11 @@
 
 import pytest
 
-from odradek.client.consumer.errors import FencedError
+from odradek.client.consumer.errors import (
+    CommitFailedError,
+    FencedError,
+    RebalanceInProgressError,
+)
 from odradek.client.consumer.membership.consumer_protocol import (
     ConsumerMember,
     IdPartition,
@@ -10,6 +14,8 @@ from odradek.client.consumer.membership.consumer_protocol import (
     ProtocolOptions,
     State,
 )
+from odradek.client.consumer.membership.standing import Standing
+from odradek.client.consumer.records import ConsumerGroupMetadata
 from odradek.client.errors import BrokerError
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import Uuid
@@ -198,13 +204,37 @@ def test_an_application_that_does_not_poll_is_taken_for_dead() -> None:
     member.on_poll(1_000)
     assert not member.is_poll_overdue(61_000)
     assert member.is_poll_overdue(61_001)
-    member.on_lost()
+    member.on_lost("expelled")
     assert not member.is_poll_overdue(99_000)
 
 
 def test_an_answer_after_the_end_changes_nothing() -> None:
     member = settled()
     member.heartbeat(VERSION)
-    member.on_lost()
+    member.on_lost("expelled")
     member.on_response(answer(9, A), 5_000)
     assert (member.state, member.epoch) == (State.UNJOINED, 0)
+
+
+def test_who_was_fenced_may_not_commit_before_it_is_back() -> None:
+    member = make()
+    assert isinstance(member.standing().problem, CommitFailedError), "not joined yet"
+    member.begin(0)
+    assert isinstance(member.standing().problem, RebalanceInProgressError)
+    beat(member, answer(1, A))
+    good = member.standing()
+    assert good == Standing(ConsumerGroupMetadata("g", 1, "me", None), 0)
+    member.on_lost("fenced")
+    expelled = member.standing()
+    assert expelled.metadata == good.metadata, "for a transaction, which is refused then"
+    with pytest.raises(CommitFailedError, match="fenced"):
+        expelled.check_commit(good)
+    member.begin(0)
+    beat(member, answer(5, A))
+    back = member.standing()
+    assert back == Standing(ConsumerGroupMetadata("g", 5, "me", None), 1)
+    for before in (good, expelled):
+        with pytest.raises(CommitFailedError):
+            back.check_commit(before)
+    member.on_fatal("refused for good")
+    assert isinstance(member.standing().problem, CommitFailedError)

@@ -68,7 +68,7 @@ def test_the_leader_learns_of_racks_from_metadata() -> None:
         async def nothing() -> None:
             return None
 
-        rebalance = Rebalance(subscription, before_revocation=nothing, on_change=lambda: None)
+        rebalance = Rebalance("g", subscription, before_revocation=nothing, on_change=lambda: None)
         hooks = Hooks(*([lambda *_: None] * len(Hooks._fields)))
         group = ClassicGroup(cluster, subscription, rebalance, hooks)
         cluster.metadata.update(metadata("", ""), is_complete=True)

@@ -2,12 +2,10 @@
 
 import inspect
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
-import odradek.broker
 from odradek.core.config import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -22,7 +20,6 @@ from odradek.core.config import (
 )
 from odradek.core.config.broker_config import _derive
 from odradek.core.config.definitions import CONFIGS
-from odradek.core.config.group_bounds import BOUNDS
 from odradek.records import TimestampType
 from odradek.storage.config import CleanupPolicy, LogConfig
 
@@ -208,51 +205,6 @@ def test_a_field_has_the_type_of_its_config(field: str, kind: object) -> None:
         assert set(get_args(kind)) == {python_type, type(None)}
     else:
         assert kind == python_type
-
-
-def test_what_works_is_a_field_or_a_topics_default() -> None:
-    """So that nothing is said to work that nobody can read."""
-    names = {name.replace("_", ".") for name in inspect.get_annotations(BrokerConfig)}
-    names |= {synonym.name for synonyms in TOPIC_SYNONYMS.values() for synonym in synonyms}
-    parts_of_fields = {
-        "broker.id": "node.id",
-        "log.dir": "log.dirs",
-        "listener.security.protocol.map": "security.protocols",
-        "security.inter.broker.protocol": "inter.broker.listener.name",
-    }
-    by_listener = {  # read by odradek.broker.listeners, where each may have its own
-        f"ssl.{what}"
-        for what in (
-            *("cipher.suites", "client.auth", "enabled.protocols", "key.password"),
-            *("keystore.certificate.chain", "keystore.key", "keystore.location", "keystore.type"),
-            *("truststore.certificates", "truststore.location", "truststore.type"),
-        )
-    }
-    internal_topics = {  # read by odradek.broker.internal_topics
-        f"{prefix}.{what}"
-        for prefix in ("offsets.topic", "transaction.state.log")
-        for what in ("num.partitions", "replication.factor", "segment.bytes")
-    }
-    group_bounds = {  # read by odradek.core.config.group_bounds
-        bound for name, bounds in BOUNDS.items() if name.startswith("consumer.") for bound in bounds
-    }
-    working = {name for name, row in BROKER_CONFIGS.items() if row.implemented}
-    broker = Path(odradek.broker.__file__).parent.glob("**/*.py")
-    sources = "".join(path.read_text() for path in broker)
-    by_name = {name for name in working if f'"{name}"' in sources}
-    elsewhere = {*parts_of_fields, *by_listener, *internal_topics, *group_bounds, *by_name}
-    assert working <= names | elsewhere
-    assert {*parts_of_fields, *by_listener, *internal_topics, *group_bounds} <= working
-    unmarked = {
-        name for name in names & set(BROKER_CONFIGS) if not BROKER_CONFIGS[name].implemented
-    }
-    assert unmarked == {
-        "log.local.retention.bytes",
-        "log.local.retention.ms",
-        "log.remote.copy.lag.bytes",
-        "log.remote.copy.lag.ms",
-        "unclean.leader.election.enable",
-    }
 
 
 def test_the_documentation_has_a_row_for_every_config() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.config_rules import TopicConfigRules
 from odradek.controller.config_changes import ConfigOperation
+from odradek.controller.config_rules import TopicConfigRules
 from odradek.core.config import (
     BrokerConfig,
     BrokerLevels,
@@ -40,20 +40,6 @@ from tests.unit.controller.cluster import Cluster, new_topic
 
 KAFKA: dict[str, Any] = json.loads(Path(__file__).with_name("kafka_4_3_1.json").read_text())
 TYPES = {"T": ResourceType.TOPIC, "B": ResourceType.BROKER}
-NEW_IN_4_4 = {
-    "errors.deadletterqueue.auto.create.topics.enable",
-    "errors.deadletterqueue.group.enable",
-    "errors.deadletterqueue.topic.name.prefix",
-    "group.streams.assignors",
-    "group.streams.rack.aware.assignment.tags",
-    "group.streams.topology.description.plugin.class",
-    "log.remote.copy.lag.bytes",
-    "log.remote.copy.lag.ms",
-    "remote.copy.lag.bytes",
-    "remote.copy.lag.ms",
-    "sasl.oauthbearer.allow.unverified.audience",
-    "sasl.oauthbearer.allow.unverified.issuer",
-}
 # Our node has no such threads.
 SAID_BY_OTHERS = ("thread count update",)
 
@@ -119,7 +105,6 @@ def as_kafka_says(entries: list[ConfigEntry]) -> dict[str, Any]:
             [[synonym.name, synonym.value, synonym.source] for synonym in entry.synonyms],
         ]
         for entry in entries
-        if entry.name not in NEW_IN_4_4
     }
 
 
@@ -176,7 +161,7 @@ def test_only_what_is_asked_for_is_described() -> None:
     names = ["segment.bytes", "no.such", "retention.ms"]
     entries = describe_topic(BrokerLevels(), {}, names)
     assert [entry.name for entry in entries] == ["retention.ms", "segment.bytes"]
-    assert len(describe_topic(BrokerLevels(), {}, [])) == 36
+    assert len(describe_topic(BrokerLevels(), {}, [])) == 33
     assert describe_broker(BrokerLevels(), ["leader.replication.throttled.rate"]) == []
 
 
@@ -192,7 +177,7 @@ def test_a_group_falls_back_to_its_broker() -> None:
     levels = BrokerLevels({"group.consumer.session.timeout.ms": "50000"})
     group = {"share.isolation.level": "read_committed"}
     entries = {entry.name: entry for entry in describe_group(levels, group)}
-    assert len(entries) == 21
+    assert len(entries) == 17
     session = entries["consumer.session.timeout.ms"]
     assert (session.value, session.source) == ("50000", ConfigSource.STATIC_BROKER_CONFIG)
     isolation = entries["share.isolation.level"]

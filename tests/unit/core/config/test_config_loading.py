@@ -99,7 +99,7 @@ def test_the_file_that_kafka_ships_is_taken_without_a_warning() -> None:
     assert config.elements("group.consumer.assignors") == ("uniform", "range")
     assert not config.flag("log.preallocate")
     assert loaded.ignored[:2] == (
-        "controller.quorum.bootstrap.servers",
+        "inter.broker.listener.name",
         "num.io.threads",
     )
 
@@ -146,7 +146,8 @@ def test_unknown_names_and_duplicates_are_warned_of_with_their_lines() -> None:
     text = "\nlog.segment.byte=5\nnum.partitions=2\n\nnum.partitions=3\nrsm.config.x=1\n"
     settings = parse_server_properties(text, "server.properties")
     assert [str(warning) for warning in settings.warnings] == [
-        "server.properties, line 2: log.segment.byte is unknown and has no effect",
+        "server.properties, line 2: log.segment.byte is unknown and has no effect; "
+        "did you mean 'log.segment.bytes'?",
         "server.properties, line 5: num.partitions was set before (server.properties, line 3); "
         "the later value counts",
     ]
@@ -278,7 +279,7 @@ def test_a_controller_alone_opens_only_its_own_listeners() -> None:
         ),
         ("controller.quorum.voters=2@c:1", "controller.quorum.voters must contain node.id 1"),
         ("controller.quorum.voters=c:1", "expected id@host:port, not c:1"),
-        ("process.roles=broker", "controller.quorum.bootstrap.servers must name the controllers"),
+        ("process.roles=broker", "(or controller.quorum.voters) must name the controllers"),
         ("process.roles=", "process.roles must not be empty"),
         ("default.replication.factor=0", "default.replication.factor: Value must be at least 1"),
         ("offsets.topic.replication.factor=0", "Value must be at least 1"),

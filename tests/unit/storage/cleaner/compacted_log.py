@@ -144,7 +144,7 @@ class CompactedLog:
         """Open the log again, as after a stop of the process."""
         high_watermark, start = self.log.high_watermark, self.log.log_start_offset
         if clean:
-            self.log.close(self.now_ms)
+            self.log.close()
         self.log, _ = open_log(
             PARTITION,
             self.disk,

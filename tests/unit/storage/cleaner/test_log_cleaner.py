@@ -263,7 +263,7 @@ def test_a_log_is_cleaned_in_another_process(tmp_path: Path, workers: Workers) -
     assert log.segments.bytes < size / 3
     assert cleaner.checkpoint == {PARTITION: log.segments.active.base_offset}
     assert {name[-8:] for name in OsDisk().names(tmp_path / "topic-0")} >= {".deleted"}
-    log.close(START_MS)
+    log.close()
 
 
 @pytest.mark.slow
@@ -295,4 +295,4 @@ def test_errors_come_back_from_the_other_process_and_so_does_the_pool(
         cleaner.on_cleaned(PARTITION, future, START_MS)
         cleaner.uncleanable.clear()
     assert seen[-1] == "DedupeBufferTooSmallError"
-    log.close(START_MS)
+    log.close()

@@ -23,7 +23,8 @@ def run(*arguments: str) -> Result:
 
 
 def test_names_are_printed_as_given_and_unknown_files_ignored() -> None:
-    lines = lines_of({LOG: batch(b"a")}, f".//{LOG}", "nodot", "a.b/", "/data/orders-0/x.deleted")
+    files = {LOG: batch(b"a"), "nodot": b"", "a.b": b"", "x.deleted": b""}
+    lines = lines_of(files, f".//{LOG}", "nodot", "a.b/", "/data/orders-0/x.deleted")
     assert out(lines)[0] == f"Dumping ./{LOG}"
     assert problems(lines) == [
         "Ignoring unknown file nodot",
@@ -45,6 +46,21 @@ def test_a_bad_file_does_not_stop_the_next(tmp_path: Path) -> None:
     assert "isvalid: true" in result.stdout
 
 
+def test_what_is_not_there_is_a_failure_whatever_its_name(tmp_path: Path) -> None:
+    result = run("--files", f"{tmp_path}/nope,{tmp_path}/nope.txt")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        f"{tmp_path}/nope: No such file or directory",
+        f"{tmp_path}/nope.txt: No such file or directory",
+    ]
+
+
+def test_a_folder_is_answered_with_how_to_name_its_files(tmp_path: Path) -> None:
+    result = run("--files", str(tmp_path))
+    assert result.exit_code == 1
+    assert result.stderr == f"{tmp_path}: Is a directory: name its files, {tmp_path}/{LOG} say\n"
+
+
 def test_a_folder_is_no_log(tmp_path: Path) -> None:
     (tmp_path / LOG).mkdir()
     result = run("--files", str(tmp_path / LOG))
@@ -63,14 +79,14 @@ def test_a_folder_is_no_log(tmp_path: Path) -> None:
         (["--files", "x", "--value-decoder-class", "com.example.Mine"], "com.example.Mine"),
     ],
 )
-def test_wrong_use_prints_help_to_stderr_and_exits_with_1(
-    arguments: list[str], message: str
-) -> None:
+def test_wrong_use_goes_to_stderr_and_exits_with_1(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 1
     assert result.stdout == ""
     assert message in result.stderr.splitlines()[0]
-    assert "--index-sanity-check" in result.stderr
+    is_help = arguments in ([], ["--help"])
+    assert ("--index-sanity-check" in result.stderr) is is_help
+    assert is_help or "Try 'main dump-log --help'" in result.stderr
 
 
 def test_version_goes_to_stdout() -> None:

@@ -4,5 +4,6 @@
 ``classic_group``       … and its shell
 ``consumer_protocol``   heartbeats only; the coordinator assigns (KIP-848). Pure …
 ``consumer_group``      … and its shell
+``standing``            whether a member may commit, and as whom
 ``rebalance``           what both shells do to the subscription, and who is told
 """

@@ -26,7 +26,9 @@ from odradek.client.consumer.assignors import (
     MemberSubscription,
     Racks,
 )
-from odradek.client.consumer.errors import FencedError
+from odradek.client.consumer.errors import FencedError, RebalanceInProgressError
+from odradek.client.consumer.membership.standing import Standing, not_a_member
+from odradek.client.consumer.records import ConsumerGroupMetadata
 from odradek.client.errors import BrokerError, KafkaError
 from odradek.core.errors import CorruptionError, ErrorCode
 from odradek.core.ids import TopicPartition
@@ -87,6 +89,10 @@ class ClassicMember:
         self.rejoin_reason: str | None = "the consumer begins"
         self.is_lost = False
         self.lost_reason = ""
+        self.losses = 0
+        self._metadata = ConsumerGroupMetadata(
+            options.group_id, NO_GENERATION, "", options.instance_id
+        )
         self._last_assignment: tuple[TopicPartition, ...] | None = None
         self._last_generation_id = NO_GENERATION
         self._heartbeat_at_ms = 0.0
@@ -100,6 +106,19 @@ class ClassicMember:
     @property
     def needs_join(self) -> bool:
         return self.state is not State.JOINING and self.rejoin_reason is not None
+
+    def standing(self) -> Standing:
+        return Standing(self._metadata, self.losses, self._commit_problem())
+
+    def _commit_problem(self) -> KafkaError | None:
+        if self.generation_id > NO_GENERATION:
+            return None
+        group_id = self.options.group_id
+        if self.is_lost:
+            return not_a_member(group_id, self.lost_reason)
+        if self.state is State.JOINING:
+            return RebalanceInProgressError(f"commit of {group_id}: poll, then commit again")
+        return not_a_member(group_id, "it has not joined its group")
 
     def require_rejoin(self, reason: str) -> None:
         if self.rejoin_reason is None:
@@ -135,7 +154,9 @@ class ClassicMember:
         options = self.options
         wanted, kept = sorted(topics), sorted(owned)
         protocols = [
-            JoinGroupRequestProtocol(name=each.name, metadata=self._metadata(each, wanted, kept))
+            JoinGroupRequestProtocol(
+                name=each.name, metadata=self._subscription(each, wanted, kept)
+            )
             for each in options.assignors
         ]
         request = JoinGroupRequest(
@@ -151,7 +172,7 @@ class ClassicMember:
             request.group_instance_id = options.instance_id
         return request
 
-    def _metadata(
+    def _subscription(
         self, assignor: Assignor, topics: list[str], owned: Sequence[TopicPartition]
     ) -> bytes:
         subscription = ConsumerProtocolSubscription(
@@ -180,6 +201,9 @@ class ClassicMember:
         self._check(code)
         self.member_id = response.member_id
         self.generation_id = response.generation_id
+        self._metadata = self._metadata._replace(
+            generation_id=self.generation_id, member_id=self.member_id
+        )
         self.assignor = self._find_assignor(response.protocol_name or "")
 
     def _find_assignor(self, name: str) -> Assignor:
@@ -297,24 +321,22 @@ class ClassicMember:
         self.state = State.UNJOINED
         self.is_lost = True
         self.lost_reason = reason
+        self.losses += 1
+        self.generation_id = NO_GENERATION
+        # What was had in a generation that is over for us must not be claimed for it (KIP-792).
+        self._last_generation_id = NO_GENERATION
         self.require_rejoin(reason)
 
     def _lost(self, code: int) -> "LostError":
         reason = f"the coordinator says {ErrorCode(code).name}"
         self.on_lost(reason)
-        self._forget(forget_id=code == ErrorCode.UNKNOWN_MEMBER_ID)
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
         return LostError(reason)
 
     def on_left(self, reason: str) -> None:
         self.on_lost(reason)
-        self._forget(forget_id=True)
-
-    def _forget(self, *, forget_id: bool) -> None:
-        self.generation_id = NO_GENERATION
-        # What was had in a generation that is over for us must not be claimed for it (KIP-792).
-        self._last_generation_id = NO_GENERATION
-        if forget_id:
-            self.member_id = ""
+        self.member_id = ""
 
     def _check(self, code: int) -> None:
         if code == ErrorCode.FENCED_INSTANCE_ID:
@@ -327,6 +349,7 @@ class ClassicMember:
         assert self.state is not State.STABLE or self.generation_id > NO_GENERATION
         assert self.state is State.UNJOINED or self.member_id or self.state is State.JOINING
         assert not self.is_lost or self.rejoin_reason is not None
+        assert not self.is_lost or self.standing().problem is not None
 
 
 class TryAgainError(KafkaError):

@@ -6,6 +6,7 @@ before a join and takes the assignment after it.
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -22,7 +23,7 @@ from odradek.client.consumer.membership.classic import (
     members_of,
 )
 from odradek.client.consumer.membership.rebalance import Rebalance
-from odradek.client.consumer.records import ConsumerGroupMetadata
+from odradek.client.consumer.membership.standing import Standing
 from odradek.client.consumer.settings import assignors
 from odradek.client.consumer.subscription import Subscription
 from odradek.client.errors import (
@@ -78,17 +79,20 @@ class ClassicGroup:
         self._led_racks = NO_RACKS
         self.needs_attention = True
 
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        member = self._member
-        return ConsumerGroupMetadata(
-            self._options.group_id,
-            member.generation_id,
-            member.member_id if member.generation_id >= 0 else "",
-            self._options.instance_id,
-        )
+    @property
+    def is_lost(self) -> bool:
+        """Whether the group has gone on without this member, which has not let go yet."""
+        return self._member.is_lost
+
+    def standing(self) -> Standing:
+        return self._member.standing()
 
     def on_poll(self) -> None:
         self._member.on_poll(self._now_ms())
+
+    def on_wait(self) -> None:
+        """The application waits for records: it is not late, however long that takes."""
+        self._member.on_poll(math.inf)
 
     def on_subscription(self) -> None:
         self._member.require_rejoin("the topics of interest have changed")
@@ -132,18 +136,12 @@ class ClassicGroup:
             return  # a pattern that matches nothing yet
         revocation = self._member.plan_revocation(self._rebalance.owned, self._subscription.topics)
         if revocation.is_lost:
-            self._tell_of_loss(len(revocation.partitions))
             await self._rebalance.lose(revocation.partitions)
         else:
             await self._rebalance.revoke(revocation.partitions)
         self._joining = asyncio.create_task(self._join(self._member.begin_join()))
         if self._heartbeats is None:
             self._heartbeats = asyncio.create_task(self._beat())
-
-    def _tell_of_loss(self, partitions: int) -> None:
-        if partitions:
-            group_id, reason = self._options.group_id, self._member.lost_reason
-            _log.warning("group %s: %d partitions are lost: %s", group_id, partitions, reason)
 
     async def _adopt(self, outcome: tuple[TopicPartition, ...] | KafkaError) -> None:
         """Take what a join has brought."""
@@ -169,7 +167,8 @@ class ClassicGroup:
                 break
             except TryAgainError:
                 continue
-            except LostError:
+            except LostError as error:
+                self._rebalance.tell_of_loss(str(error))
                 break
             except KafkaError as error:
                 self._on_trouble(error)
@@ -291,11 +290,14 @@ class ClassicGroup:
             if member.generation_id != generation_id or member.state is not State.STABLE:
                 return  # the answer is about a generation that is over
             member.on_heartbeat(answer.error_code, self._now_ms())
+            if member.is_lost:
+                self._rebalance.tell_of_loss(member.lost_reason)
         except KafkaError as error:
             self._on_trouble(error)
             if not error.retriable:
                 member.on_lost(str(error))
                 self._hooks.on_failure(error)
+                self._rebalance.tell_of_loss(member.lost_reason)
             elif member.is_session_over(self._now_ms()):
                 self._cluster.forget_coordinator(self._options.group_id)
         if member.rejoin_reason is not None:
@@ -306,6 +308,7 @@ class ClassicGroup:
         reason = f"the application did not poll for {limit} ms (max.poll.interval.ms)"
         await self._send_leave(reason)
         self._member.on_left(reason)
+        self._rebalance.tell_of_loss(reason)
         self._call()
 
     def _on_trouble(self, error: KafkaError) -> None:
@@ -318,6 +321,7 @@ class ClassicGroup:
     async def leave(self) -> None:
         await self.stop()
         member, self._member = self._member, ClassicMember(self._options)
+        self._member.losses = member.losses + 1
         self._outcome = self._led_topics = None
         self.needs_attention = True
         if member.member_id:

@@ -1,6 +1,7 @@
 """The shell around ``ConsumerMember``: heartbeats, and the application's part of reconciling."""
 
 import asyncio
+import math
 from typing import Final
 
 from odradek.client.cluster import GROUP_LANE, Cluster
@@ -14,7 +15,7 @@ from odradek.client.consumer.membership.consumer_protocol import (
     State,
 )
 from odradek.client.consumer.membership.rebalance import Rebalance
-from odradek.client.consumer.records import NO_GENERATION, ConsumerGroupMetadata
+from odradek.client.consumer.membership.standing import Standing
 from odradek.client.consumer.subscription import Subscription
 from odradek.client.errors import (
     BrokerError,
@@ -64,18 +65,20 @@ class ConsumerGroup:
     def _new_member(self) -> ConsumerMember:
         return ConsumerMember(self._options, str(Uuid.random(self._cluster.random)))
 
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        member = self._member
-        is_member = member.epoch > 0
-        return ConsumerGroupMetadata(
-            self._options.group_id,
-            member.epoch if is_member else NO_GENERATION,
-            member.member_id if is_member else "",
-            self._options.instance_id,
-        )
+    @property
+    def is_lost(self) -> bool:
+        """Whether the group has gone on without this member, which has not let go yet."""
+        return self._member.is_lost
+
+    def standing(self) -> Standing:
+        return self._member.standing()
 
     def on_poll(self) -> None:
         self._member.on_poll(self._now_ms())
+
+    def on_wait(self) -> None:
+        """The application waits for records: it is not late, however long that takes."""
+        self._member.on_poll(math.inf)
 
     def on_subscription(self) -> None:
         self._member.set_interest(Interest(self._subscription.topics, self.regex), self._now_ms())
@@ -151,9 +154,7 @@ class ConsumerGroup:
         while True:
             member, now_ms = self._member, self._now_ms()
             if member.is_poll_overdue(now_ms):
-                await self._send(member.leave_request())
-                member.on_lost()
-                self._call()
+                await self._leave_late()
             elif member.is_heartbeat_due(now_ms):
                 await self._heartbeat()
             self._wake.clear()
@@ -167,6 +168,14 @@ class ConsumerGroup:
                     await self._wake.wait()
             except TimeoutError:
                 pass
+
+    async def _leave_late(self) -> None:
+        limit = self._options.max_poll_interval_ms
+        reason = f"the application did not poll for {limit} ms (max.poll.interval.ms)"
+        await self._send(self._member.leave_request())
+        self._member.on_lost(reason)
+        self._rebalance.tell_of_loss(reason)
+        self._call()
 
     async def _heartbeat(self) -> None:
         member = self._member
@@ -185,6 +194,8 @@ class ConsumerGroup:
             self._backoff.reset()
         except KafkaError as error:
             self._on_trouble(error)
+        if member.is_lost and member.standing().metadata.member_id:
+            self._rebalance.tell_of_loss(member.lost_reason)
         if member.is_lost or member.state is State.RECONCILING:
             self._call()
 
@@ -199,7 +210,7 @@ class ConsumerGroup:
             member.on_failure(now_ms)
             member.retry_at(now_ms + self._backoff.next_ms())
         else:
-            member.on_fatal()
+            member.on_fatal(str(error))
         self._hooks.on_failure(error)
 
     # Leaving.
@@ -207,6 +218,7 @@ class ConsumerGroup:
     async def leave(self) -> None:
         await self.stop()
         member, self._member = self._member, self._new_member()
+        self._member.losses = member.losses + 1
         self.needs_attention = True
         if member.epoch > 0:
             await self._send(member.leave_request())

@@ -17,8 +17,10 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from odradek.client.consumer.errors import FencedError
-from odradek.client.errors import BrokerError
+from odradek.client.consumer.errors import FencedError, RebalanceInProgressError
+from odradek.client.consumer.membership.standing import Standing, not_a_member
+from odradek.client.consumer.records import NO_GENERATION, ConsumerGroupMetadata
+from odradek.client.errors import BrokerError, KafkaError
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import Uuid
 from odradek.protocol.generated.consumer_group_heartbeat import (
@@ -72,12 +74,30 @@ class ConsumerMember:
         """What the application reads: what it has acknowledged, or is about to."""
         self.target: frozenset[IdPartition] = frozenset()
         self.is_lost = False
+        self.lost_reason = ""
+        self.losses = 0
+        self._metadata = ConsumerGroupMetadata(
+            options.group_id, NO_GENERATION, "", options.instance_id
+        )
         self._sent_interest: Interest | None = None
         self._sent_owned: frozenset[IdPartition] | None = None
         self._is_in_flight = False
         self._interval_ms = 0
         self._heartbeat_at_ms = 0.0
         self._polled_at_ms = 0.0
+
+    def standing(self) -> Standing:
+        return Standing(self._metadata, self.losses, self._commit_problem())
+
+    def _commit_problem(self) -> KafkaError | None:
+        group_id = self.options.group_id
+        if self.is_lost:
+            return not_a_member(group_id, self.lost_reason)
+        if self.epoch > JOIN_EPOCH:
+            return None
+        if self.state is State.JOINING:
+            return RebalanceInProgressError(f"commit of {group_id}: poll, then commit again")
+        return not_a_member(group_id, "it has not joined its group")
 
     # From the application.
 
@@ -173,6 +193,7 @@ class ConsumerMember:
             self._on_refusal(response, now_ms)
             return
         self.epoch = response.member_epoch
+        self._metadata = self._metadata._replace(generation_id=self.epoch, member_id=self.member_id)
         self._interval_ms = response.heartbeat_interval_ms
         self._heartbeat_at_ms = now_ms + self._interval_ms
         if self.state is State.JOINING:
@@ -192,17 +213,18 @@ class ConsumerMember:
     def _on_refusal(self, response: ConsumerGroupHeartbeatResponse, now_ms: float) -> None:
         code = response.error_code
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
-            self.on_lost()
+            self.on_lost(f"the coordinator says {ErrorCode(code).name}")
             return
         self.on_failure(now_ms)
         about = f"group {self.options.group_id}"
         if code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
-            self.on_fatal()
             instance_id = self.options.instance_id
-            raise FencedError(f"{about}: another consumer is {instance_id!r}: give each its own id")
+            reason = f"another consumer is {instance_id!r}: give each its own id"
+            self.on_fatal(reason)
+            raise FencedError(f"{about}: {reason}")
         error = BrokerError(code, response.error_message, about=about)
         if not error.retriable:
-            self.on_fatal()
+            self.on_fatal(str(error))
         raise error
 
     def on_failure(self, now_ms: float) -> None:
@@ -216,14 +238,20 @@ class ConsumerMember:
     def check_soon(self, now_ms: float) -> None:
         self._heartbeat_at_ms = min(self._heartbeat_at_ms, now_ms)
 
-    def on_lost(self) -> None:
+    def on_lost(self, reason: str) -> None:
+        """The group goes on without this member."""
         self.state = State.UNJOINED
         self.epoch = JOIN_EPOCH
-        self.is_lost = True
+        self._lose(reason)
 
-    def on_fatal(self) -> None:
+    def on_fatal(self, reason: str) -> None:
         self.state = State.FAILED
+        self._lose(reason)
+
+    def _lose(self, reason: str) -> None:
         self.is_lost = True
+        self.lost_reason = reason
+        self.losses += 1
 
     def _begin_anew(self, heartbeat_at_ms: float) -> None:
         self._sent_interest = self._sent_owned = None

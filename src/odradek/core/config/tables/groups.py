@@ -6,8 +6,9 @@ The notation is explained in ``odradek.core.config.definition``.
 from typing import Final
 
 TABLE: Final = """
-group.coordinator.rebalance.protocols LIST classic,consumer,streams consumer|classic|share|streams
-    The group protocols that are on; features decide instead since Kafka 4.3.
+group.coordinator.rebalance.protocols LIST classic,consumer,streams \
+consumer|classic|share|streams live
+    The group protocols that are on, where group.version allows them, too.
 group.coordinator.threads INT 4 1..
     Threads of the group coordinator.
 group.coordinator.background.threads INT 2 1..
@@ -60,7 +61,7 @@ group.share.min.partition.max.record.locks INT 100 100..2000
     The least such limit a group may set.
 group.share.max.partition.max.record.locks INT 4000 2000..10000
     The greatest such limit a group may set.
-group.streams.assignors LIST sticky not-empty
+group.streams.assignors LIST sticky not-empty new
     Assignors for streams groups, the default first.
 group.streams.initial.rebalance.delay.ms INT 3000 0..
     How long the first members of a streams group wait for more.
@@ -78,17 +79,17 @@ group.streams.task.offset.interval.ms INT 60000 1.. internal
     How often members report the offsets of their tasks.
 group.streams.min.task.offset.interval.ms INT 15000 1.. internal
     The least such interval a group may set.
-group.streams.rack.aware.assignment.tags LIST ''
+group.streams.rack.aware.assignment.tags LIST '' new
     Client tags over which standby copies are spread.
-group.streams.topology.description.plugin.class CLASS -
+group.streams.topology.description.plugin.class CLASS - new
     A class that stores topologies; not loaded here.
-errors.deadletterqueue.auto.create.topics.enable BOOLEAN false cluster-wide
+errors.deadletterqueue.auto.create.topics.enable BOOLEAN false cluster-wide new
     Whether topics for dead letters are created by themselves.
-errors.deadletterqueue.topic.name.prefix STRING dlq. cluster-wide
+errors.deadletterqueue.topic.name.prefix STRING dlq. cluster-wide new
     How the name of a topic for dead letters must begin.
 offset.metadata.max.bytes INT 4096 live
     The most text a consumer may store with a committed offset.
-offsets.commit.timeout.ms INT 5000 1..
+offsets.commit.timeout.ms INT 5000 1.. live
     How long a commit waits for its replicas.
 offsets.load.buffer.size INT 5242880 1..
     Bytes read at a time when committed offsets are loaded.

@@ -76,15 +76,15 @@ compression.zstd.level INT 3 -131072..22 cluster-wide live
     The level when the broker itself compresses with zstd.
 num.recovery.threads.per.data.dir INT 2 1.. cluster-wide
     Threads for each directory that load logs at the start.
-log.dir.failure.timeout.ms LONG 30000 1..
+log.dir.failure.timeout.ms LONG 30000 1.. live
     How long a broker with a failed directory may be unable to say so before it stops.
-log.initial.task.delay.ms LONG 30000 0.. internal
+log.initial.task.delay.ms LONG 30000 0.. internal live
     How long after the start the first check of the logs comes.
 create.topic.policy.class.name CLASS -
     A class that may refuse new topics; classes of Java cannot be loaded here.
 alter.config.policy.class.name CLASS -
     A class that may refuse config changes; classes of Java cannot be loaded here.
-log.cleaner.enable BOOLEAN true
+log.cleaner.enable BOOLEAN true live
     Whether compaction runs at all; Kafka has deprecated it.
 log.cleaner.threads INT 1 0.. cluster-wide
     Threads that compact logs.
@@ -108,6 +108,6 @@ log.cleaner.max.compaction.lag.ms LONG 9223372036854775807 1.. cluster-wide live
     How old a record may be before its log must be compacted.
 producer.id.expiration.ms INT 86400000 1.. cluster-wide live
     How long an idle producer's sequence numbers are remembered.
-producer.id.expiration.check.interval.ms INT 600000 1.. internal
+producer.id.expiration.check.interval.ms INT 600000 1.. internal live
     How often idle producers are looked for.
 """

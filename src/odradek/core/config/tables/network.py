@@ -23,9 +23,9 @@ SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT per-
     Which security protocol each listener name speaks, as NAME:PROTOCOL.
 controller.listener.names LIST - live
     Which listeners serve the controller; a broker uses the first to reach it.
-inter.broker.listener.name STRING - live
+inter.broker.listener.name STRING -
     The listener over which brokers talk to each other.
-security.inter.broker.protocol STRING PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL live
+security.inter.broker.protocol STRING PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
     The protocol between brokers, where no listener is named for them.
 early.start.listeners LIST -
     Listeners that open before the authorizer is ready; controller listeners if not set.

@@ -6,37 +6,37 @@ The notation is explained in ``odradek.core.config.definition``.
 from typing import Final
 
 TABLE: Final = """
-controller.quorum.bootstrap.servers LIST ''
+controller.quorum.bootstrap.servers LIST '' live
     Controllers to ask who leads the quorum, as host:port.
-controller.quorum.voters LIST ''
+controller.quorum.voters LIST '' live
     The fixed set of voters, as id@host:port; the older way to name them.
 controller.quorum.auto.join.enable BOOLEAN false
     Whether a controller makes itself a voter.
-controller.quorum.election.timeout.ms INT 1000 0..
+controller.quorum.election.timeout.ms INT 1000 0.. live
     How long to wait for a leader before asking for votes.
-controller.quorum.election.backoff.max.ms INT 1000 0..
+controller.quorum.election.backoff.max.ms INT 1000 0.. live
     The longest wait before another election is tried.
-controller.quorum.fetch.timeout.ms INT 2000 0..
+controller.quorum.fetch.timeout.ms INT 2000 0.. live
     How long a follower may go without a fetch from the leader succeeding.
-controller.quorum.fetch.max.bytes INT 1048576 1..
+controller.quorum.fetch.max.bytes INT 1048576 1.. live
     The most bytes of one fetch from the metadata log.
-controller.quorum.fetch.snapshot.max.bytes INT 1048576 1..
+controller.quorum.fetch.snapshot.max.bytes INT 1048576 1.. live
     The most bytes of one fetch of a snapshot.
 controller.quorum.append.linger.ms INT 25 0..
     How long the leader gathers records before it writes them.
-controller.quorum.request.timeout.ms INT 2000 0..
+controller.quorum.request.timeout.ms INT 2000 0.. live
     How long a request within the quorum may take.
-controller.quorum.retry.backoff.ms INT 20 0..
+controller.quorum.retry.backoff.ms INT 20 0.. live
     How long to wait before asking a quorum member again.
 controller.performance.sample.period.ms LONG 60000 100.. internal
     How often the controller reports how long its work takes.
 controller.performance.always.log.threshold.ms LONG 2000 0.. internal
     Work of the controller that takes longer is always logged.
-broker.heartbeat.interval.ms INT 2000
+broker.heartbeat.interval.ms INT 2000 live
     How often a broker tells the controller that it is alive.
 broker.session.timeout.ms INT 9000
     How long the controller waits for a heartbeat before it fences the broker.
-initial.broker.registration.timeout.ms INT 60000
+initial.broker.registration.timeout.ms INT 60000 live
     How long a starting broker tries to register.
 metadata.log.dir STRING - live
     Where the metadata log lies; the first of log.dirs if not set.

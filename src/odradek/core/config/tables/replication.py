@@ -8,7 +8,7 @@ from typing import Final
 TABLE: Final = """
 default.replication.factor INT 1 live
     Replicas of a topic that is created without a number.
-min.insync.replicas INT 1 1.. cluster-wide live
+min.insync.replicas INT 1 1.. cluster-wide
     How many replicas must be in sync for acks=all to succeed.
 unclean.leader.election.enable BOOLEAN false cluster-wide
     Whether a replica that may lack records can become leader.
@@ -44,7 +44,7 @@ num.replica.alter.log.dirs.threads INT -
     Threads that move replicas between directories; one for each directory if not set.
 follower.fetch.last.tiered.offset.enable BOOLEAN false cluster-wide
     Whether a new follower begins at the last offset in remote storage.
-controlled.shutdown.enable BOOLEAN true
+controlled.shutdown.enable BOOLEAN true live
     Whether a broker hands over its leaderships before it stops.
 controller.socket.timeout.ms INT 30000
     How long a broker waits for the controller.

@@ -109,9 +109,9 @@ sasl.login.retry.backoff.ms LONG 100
     The first wait after a failed login.
 sasl.login.retry.backoff.max.ms LONG 10000
     The longest wait after failed logins.
-sasl.oauthbearer.allow.unverified.audience BOOLEAN false
+sasl.oauthbearer.allow.unverified.audience BOOLEAN false new
     Whether tokens are taken although no audience is expected.
-sasl.oauthbearer.allow.unverified.issuer BOOLEAN false
+sasl.oauthbearer.allow.unverified.issuer BOOLEAN false new
     Whether tokens are taken although no issuer is expected.
 sasl.oauthbearer.assertion.algorithm STRING RS256 ~ES256|RS256
     The algorithm that signs an assertion.

@@ -6,11 +6,11 @@ The notation is explained in ``odradek.core.config.definition``.
 from typing import Final
 
 GROUP_TABLE: Final = """
-consumer.assignment.interval.ms INT 1000 0..
+consumer.assignment.interval.ms INT 1000 0.. live
     The least time between two assignments of this consumer group.
-consumer.heartbeat.interval.ms INT 5000 1..
+consumer.heartbeat.interval.ms INT 5000 1.. live
     How often members of this consumer group send heartbeats.
-consumer.session.timeout.ms INT 45000 1..
+consumer.session.timeout.ms INT 45000 1.. live
     How long this consumer group waits for a member's heartbeat.
 share.assignment.interval.ms INT 1000 0..
     The least time between two assignments of this share group.
@@ -32,7 +32,7 @@ share.session.timeout.ms INT 45000 1..
     How long this share group waits for a member's heartbeat.
 streams.assignment.interval.ms INT 1000 0..
     The least time between two assignments of this streams group.
-streams.assignor.name STRING -
+streams.assignor.name STRING - new
     The assignor of this streams group; the broker's first if not set.
 streams.heartbeat.interval.ms INT 5000 1..
     How often members of this streams group send heartbeats.
@@ -40,13 +40,13 @@ streams.initial.rebalance.delay.ms INT 3000 0..
     How long the first members of this streams group wait for more.
 streams.num.standby.replicas INT 0 0..
     Standby copies of each stateful task.
-streams.rack.aware.assignment.tags LIST ''
+streams.rack.aware.assignment.tags LIST '' new
     Client tags over which standby copies are spread.
 streams.session.timeout.ms INT 45000 1..
     How long this streams group waits for a member's heartbeat.
-errors.deadletterqueue.topic.name STRING ''
+errors.deadletterqueue.topic.name STRING '' new
     The topic for dead letters of this share group; none if empty.
-errors.deadletterqueue.copy.record.enable BOOLEAN false
+errors.deadletterqueue.copy.record.enable BOOLEAN false new
     Whether a dead letter holds the whole record or only its place.
 """
 

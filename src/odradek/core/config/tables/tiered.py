@@ -69,8 +69,8 @@ log.local.retention.ms LONG -2 -2.. cluster-wide
     How long copied segments stay local; -2 is as long as the topic keeps records.
 log.local.retention.bytes LONG -2 -2.. cluster-wide
     How many local bytes stay of what is copied; -2 is as many as the topic keeps.
-log.remote.copy.lag.ms LONG 0 -1.. cluster-wide
+log.remote.copy.lag.ms LONG 0 -1.. cluster-wide new
     How long a closed segment waits before it is copied.
-log.remote.copy.lag.bytes LONG -1 -1.. cluster-wide
+log.remote.copy.lag.bytes LONG -1 -1.. cluster-wide new
     How many bytes of closed segments stay uncopied; -1 leaves it to local retention.
 """

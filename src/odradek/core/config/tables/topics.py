@@ -18,7 +18,7 @@ compression.zstd.level INT 3 -131072..22 live
     The level when the broker itself compresses with zstd.
 delete.retention.ms LONG 86400000 0.. live
     How long a tombstone stays after its log was compacted.
-errors.deadletterqueue.group.enable BOOLEAN false
+errors.deadletterqueue.group.enable BOOLEAN false new
     Whether share groups may write their dead letters here.
 file.delete.delay.ms LONG 60000 0.. live
     How long a deleted segment stays on disk under another name.
@@ -52,13 +52,13 @@ min.cleanable.dirty.ratio DOUBLE 0.5 0..1 live
     The part of a log that must be uncompacted before it is compacted.
 min.compaction.lag.ms LONG 0 0.. live
     How old a record must be before it may be compacted away.
-min.insync.replicas INT 1 1.. live
+min.insync.replicas INT 1 1..
     How many replicas must be in sync for acks=all to succeed.
 preallocate BOOLEAN false live
     Whether a segment takes its full size on disk when it is created.
-remote.copy.lag.bytes LONG -1 -1..
+remote.copy.lag.bytes LONG -1 -1.. new
     How many bytes of closed segments stay uncopied; -1 leaves it to local retention.
-remote.copy.lag.ms LONG 0 -1..
+remote.copy.lag.ms LONG 0 -1.. new
     How long a closed segment waits before it is copied.
 remote.log.copy.disable BOOLEAN false
     Whether no more segments are copied to remote storage.

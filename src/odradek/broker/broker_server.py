@@ -1,0 +1,456 @@
+"""The broker's role: logs, request handlers, coordinators.
+
+One event loop owns all state; there are no locks. Requests are handled where they arrive, what must
+wait for the disk goes to threads (``Workers``), what must wait for others is a delayed operation.
+
+It starts when the node listens, has locked its directories and follows the metadata quorum. It
+opens the logs, registers with the controller and becomes leader of what the image says.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import PurePath
+from random import Random
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from odradek.broker import node_events
+from odradek.broker.auto_topics import AutoTopics
+from odradek.broker.clock import WallClockSteps
+from odradek.broker.config_rules import log_settings, store_config
+from odradek.broker.controller_port import ControllerPort
+from odradek.broker.delayed import DelayedOperations
+from odradek.broker.dispatch import Dispatcher
+from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.group_coordinator import GroupCoordinator
+from odradek.broker.internal_topics import InternalTopics
+from odradek.broker.lifecycle import BrokerLifecycle
+from odradek.broker.lifecycle_driver import (
+    LifecycleDriver,
+    LifecycleEndedError,
+    lifecycle_settings,
+)
+from odradek.broker.listener_certificates import ListenerCertificates
+from odradek.broker.metadata_publisher import MetadataPublisher
+from odradek.broker.metrics.registry import Metrics
+from odradek.broker.opening import Opening
+from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.registration import registration_request
+from odradek.broker.replicas import Replicas
+from odradek.broker.transaction_coordinator import TransactionCoordinator
+from odradek.core.config import BrokerConfig
+from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.ids import TopicPartition, Uuid
+from odradek.core.slices import Slices, Steps
+from odradek.metadata.config_resource import ConfigResource
+from odradek.metadata.dynamic_config import with_dynamic_configs
+from odradek.metadata.image import ClusterImage, MetadataUpdate
+from odradek.net.server import ConnectionInfo, Handler, Reply, Server
+from odradek.protocol.framing import Request
+from odradek.quorum.active_controller import ControllerChannel
+from odradek.quorum.metadata_quorum import MetadataQuorum
+from odradek.quorum.node_ports import NodePorts, Workers
+from odradek.storage.log_directory import LogDirectory
+from odradek.storage.log_loading import LoadingProgress
+from odradek.storage.log_store import LogStore
+from odradek.storage.log_work import FlushWork, Work
+from odradek.storage.recovery import LogSettings
+
+if TYPE_CHECKING:
+    from odradek.broker.compaction import Compaction
+
+R = TypeVar("R")
+
+UPKEEP_MS_MAX: Final = 60_000
+
+
+async def run_in_slices(slices: Slices, steps: Steps[R]) -> R:
+    """Do work in slices and return its result; small work is done at once."""
+    done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+    slices.run(steps, done.set_result, done.set_exception)
+    return await done
+
+
+class BrokerServer:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        ports: NodePorts,
+        *,
+        cluster_id: str,
+        server: Server,
+        directories: Sequence[LogDirectory],
+        metadata: MetadataQuorum,
+        workers: Workers,
+        slices: Slices,
+        certificates: ListenerCertificates,
+        controller: ControllerPort,
+        heartbeats: ControllerChannel,
+        incarnation_id: Uuid,
+        fail: Callable[[str, Exception], None],
+    ) -> None:
+        """Make a broker that is not started.
+
+        ``directories`` are locked. ``workers`` wait for the disk, and ``slices`` takes turns with
+        others on the loop. ``heartbeats`` is a way to the controller that nothing else uses.
+        ``incarnation_id`` is of this start of the process. ``fail`` is called when the node cannot
+        go on.
+        """
+        self.config = config
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self.server = server
+        self.metadata = metadata
+        self.clock = ports.clock
+        self.random: Random = ports.random
+        self.threads = workers
+        self.slices = slices
+        self.fail = fail
+        self._disk = ports.disk
+        self._clock_steps = WallClockSteps(self.clock)
+        self._certificates = certificates
+        self.metrics = Metrics(self)
+        self.delayed = DelayedOperations(self._arm_delayed)
+        slots_max = config.max_incremental_fetch_session_cache_slots
+        self.fetch_sessions = FetchSessions(slots_max, self.clock.monotonic_ms, self.random)
+        self.dispatch: Handler = Dispatcher(self).handle  # faults put themselves in front of it
+        self._is_ready = False
+        self._is_published = False
+        self._delayed_timer: asyncio.TimerHandle | None = None
+        self._upkeep_timer: asyncio.TimerHandle | None = None
+        self._full_since_ms: dict[PurePath, int] = {}
+        self._compaction: Compaction | None = None
+        self.producer_ids = ProducerIds(self)
+        self.internal_topics = InternalTopics(self)
+        self.auto_topics = AutoTopics(self)
+        self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
+        self.coordinators: Final = {each.topic: each for each in (self.groups, self.transactions)}
+        self.publisher = MetadataPublisher(self)
+        self.opening = Opening(ports.make_workers(1, "odradek-opening"))
+        self.store = self._make_store(directories)
+        self.replicas = Replicas(self.store, self.delayed)
+        self.controller = controller
+        self.lifecycle = LifecycleDriver(
+            BrokerLifecycle(
+                registration_request(self, incarnation_id), lifecycle_settings(config), self.random
+            ),
+            heartbeats,
+            self.clock,
+            on_must_stop=self._on_must_stop,
+        )
+
+    def _make_store(self, directories: Sequence[LogDirectory]) -> LogStore:
+        return LogStore(
+            self._disk,
+            directories,
+            self._settings_for,
+            config=store_config(self.config),
+            random=self.random,
+            now_ms=self.clock.now_ms(),
+            monotonic_ms=self.clock.monotonic_ms,
+        )
+
+    # Life.
+
+    async def start(self) -> None:
+        """Register, catch up with the metadata, open the logs; return when clients may be served.
+
+        Raises:
+            LifecycleEndedError: No controller takes this broker; the message says why.
+        """
+        self.lifecycle.start()
+        self.on_loaded()
+        await self.lifecycle.until_caught_up()
+        # What cannot be used any more is left out; it was valid when it was set.
+        self.take_dynamic_configs(self.metadata.image, is_start=True)
+        await run_in_slices(self.slices, self._load_logs())
+        self.publisher.publish_all(self.metadata.image)
+        self._is_published = True
+        self.lifecycle.on_logs_loaded()
+        await self.lifecycle.until_unfenced()
+
+    def serve(self) -> None:
+        """Serve requests from now on, and do what is due from time to time."""
+        if self.config.flag("log.cleaner.enable"):
+            from odradek.broker.compaction import Compaction  # with all that processes need
+
+            self._compaction = Compaction(
+                self.store, self._disk, self.config, self.clock, self.threads
+            )
+        self._is_ready = True
+        self._upkeep()
+
+    def _load_logs(self) -> Steps[None]:
+        progress: deque[LoadingProgress] = deque(maxlen=1)
+        yield from self.store.load_in_steps(self._is_stray, progress.append)
+        node_events.logs_opened(progress, self.store.problems)
+        node_events.records_lost(self.store.losses)
+
+    def _is_stray(self, partition: TopicPartition, topic_id: Uuid | None) -> bool:
+        """Whether a log is of no partition that the metadata has here."""
+        image = self.metadata.image
+        by_name = image.topics.get(partition.topic)
+        topic = by_name if topic_id is None else image.topics_by_id.get(topic_id)
+        found = None if topic is None else topic.partitions.get(partition.partition)
+        return found is None or self.node_id not in found.replicas
+
+    def take_dynamic_configs(self, image: ClusterImage, *, is_start: bool = False) -> None:
+        """Let the configs of this broker be what the image says."""
+        self.config, refused = with_dynamic_configs(self.config, image)
+        node_events.configs_refused(refused)
+        self._certificates.load(self.config, self.server, is_start=is_start)
+
+    def _on_must_stop(self, why: str) -> None:
+        self.fail("the broker has no place in its cluster", LifecycleEndedError(why))
+
+    async def leave(self) -> None:
+        """Let others lead what this broker leads, as far as they can; still serves meanwhile."""
+        with suppress(LifecycleEndedError):  # it must stop in any case
+            await self.lifecycle.leave()
+
+    def stop(self) -> None:
+        """Answer who waits; no request is served any more."""
+        self._is_ready = False
+        self.lifecycle.close()
+        for timer in (self._delayed_timer, self._upkeep_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._compaction is not None:
+            self._compaction.stop()
+        self.publisher.stop()
+        self.replicas.refuse_waiters()
+        self.delayed.complete_all()
+        for coordinator in self.coordinators.values():
+            coordinator.stop()
+
+    def close(self) -> None:
+        """Write everything down; connections and threads have ended."""
+        self.store.close(self.lifecycle.broker_epoch)
+
+    def abandon(self) -> None:
+        """Write nothing more: as after a crash, the next start recovers."""
+        self._is_ready = False
+        self.lifecycle.close()
+        self.store.abandon()
+
+    def look_at_directories(self) -> None:
+        """Say which log directories went offline, and give up when too little is left, as Kafka.
+
+        One that is only full is not given up: retention may free it.
+        """
+        self._look_for_space()
+        offline = self.store.take_offline_directories()
+        node_events.directories_offline(offline)
+        for directory in offline:
+            if directory.directory_id is not None:
+                self.lifecycle.on_directory_offline(directory.directory_id)
+        broken = {
+            each.path: each.error for each in self.store.directories if each.error is not None
+        }
+        metadata_error = broken.get(PurePath(self.config.metadata_log_dir))
+        if metadata_error is not None:
+            self.fail("the directory of the metadata log has failed", metadata_error)
+        elif len(broken) == len(self.store.directories):
+            self.fail("all log directories have failed", next(iter(broken.values())))
+
+    def _look_for_space(self) -> None:
+        """Say which log directories are full, and which have space again: once for each change."""
+        full, freed = self.store.take_full_changes()
+        now_ms = self.clock.monotonic_ms()
+        node_events.directories_full(full)
+        self._full_since_ms.update({each.path: now_ms for each in full})
+        for directory in freed:
+            since_ms = self._full_since_ms.pop(directory.path)
+            if directory.is_online:
+                node_events.directory_has_space(directory, now_ms - since_ms)
+        if freed and self._is_ready:
+            self.publisher.lead_missing()
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it does not do all that it should: nothing if it is well."""
+        return [each.refusal().message for each in self.store.directories if not each.is_writable]
+
+    @property
+    def broker_epoch(self) -> int:
+        broker = self.image.brokers.get(self.node_id)
+        return -1 if broker is None else broker.epoch
+
+    def on_update(self, update: MetadataUpdate) -> None:
+        """Let a committed update take effect."""
+        if self._is_published:  # else all topics are taken on when the logs are open
+            self.publisher.publish(update)
+
+    def when_published(self, then: Callable[[], None]) -> None:
+        """Call back when all that is committed has taken effect here, if it is to by now."""
+        if self._is_published:
+            self.publisher.when_published(then)
+        else:
+            then()
+
+    def on_loaded(self) -> None:
+        """Report how far the metadata has taken effect here, when all that is loaded has."""
+        offset = self.metadata.loaded_offset - 1
+        self.when_published(partial(self.lifecycle.on_metadata_applied, offset))
+
+    # Requests.
+
+    def handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> None:
+        if not self._is_ready:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting or stopping")
+        self.dispatch(request, connection, reply)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are served: not while it starts, stops or has failed."""
+        return self._is_ready
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.publisher.image
+
+    def choose_controller(self, broker_ids: Sequence[int]) -> int:
+        """Return the broker that clients are to take for the controller; -1 if there is none.
+
+        Any will do, since each forwards what is for the controller: a random one spreads the load.
+        """
+        if not broker_ids:
+            return -1
+        return broker_ids[0] if len(broker_ids) == 1 else self.random.choice(broker_ids)
+
+    @property
+    def metadata_offset(self) -> int:
+        return self.image.provenance.last_offset
+
+    def refuse_if_full(self) -> None:
+        """Refuse to create partitions that this broker would get and has no space for.
+
+        Only if it is the only broker: of several, another may have space.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        if len(self.image.brokers) <= 1:
+            self.store.refuse_if_full()
+
+    @property
+    def may_have_space(self) -> bool:
+        """Whether new partitions may have a place, here or on another broker."""
+        return self.store.has_space or len(self.image.brokers) > 1
+
+    def call_when_flushed(
+        self, partitions: Sequence[TopicPartition], then: Callable[[list[TopicPartition]], None]
+    ) -> None:
+        """Call ``then`` when all that these logs hold now is on disk, with those that failed."""
+        failed: list[TopicPartition] = []
+        left = len(partitions)
+
+        def done(partition: TopicPartition, error: BaseException | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                failed.append(partition)
+            if left == 0:
+                then(failed)
+
+        for partition in partitions:
+            self._flush_log(partition, done)
+
+    def _flush_log(
+        self,
+        partition: TopicPartition,
+        done: Callable[[TopicPartition, BaseException | None], None],
+    ) -> None:
+        work = self.store.plan_flush(partition)
+        if work is None:
+            done(partition, None)
+            return
+
+        def finished(error: BaseException | None) -> None:
+            work.done(error, self.clock.monotonic_ms())
+            self.look_at_directories()
+            done(partition, error)
+
+        self.threads.run(work.run, self.metrics.timed_flush(finished))
+
+    # What the metadata log says.
+
+    def _settings_for(self, topic: str) -> LogSettings:
+        configs = self.metadata.image.config_of(ConfigResource.topic(topic))
+        return log_settings(self.config, configs)
+
+    # Timers.
+
+    def _arm_delayed(self, deadline_ms: int) -> None:
+        if self._delayed_timer is not None:
+            self._delayed_timer.cancel()
+        wait_ms = max(deadline_ms - self.clock.monotonic_ms(), 0)
+        loop = asyncio.get_running_loop()
+        self._delayed_timer = loop.call_later(
+            wait_ms / 1000, self.slices.stalls.run, "delayed operations", self._tick_delayed
+        )
+
+    def _tick_delayed(self) -> None:
+        self._delayed_timer = None
+        self.delayed.tick(self.clock.monotonic_ms())
+        deadline_ms = self.delayed.next_deadline_ms()
+        if deadline_ms is not None:
+            self._arm_delayed(deadline_ms)
+
+    def _upkeep(self) -> None:
+        if self._upkeep_timer is not None:
+            self._upkeep_timer.cancel()
+        self._run_upkeep()
+        self.look_at_directories()
+        deadline_ms = self.store.next_deadline_ms()
+        snapshot_ms = self.metadata.upkeep.next_deadline_ms()
+        if snapshot_ms is not None:
+            deadline_ms = min(deadline_ms, snapshot_ms)
+        wait_ms = min(max(deadline_ms - self.clock.monotonic_ms(), 10), UPKEEP_MS_MAX)
+        loop = asyncio.get_running_loop()
+        self._upkeep_timer = loop.call_later(
+            wait_ms / 1000, self.slices.stalls.run, "upkeep of logs", self._upkeep
+        )
+
+    def _run_upkeep(self) -> None:
+        now_ms, step_ms = self.clock.now_ms(), self._clock_steps.take_step_back_ms()
+        if step_ms:
+            self.metadata.log.on_clock_set_back(step_ms, now_ms)
+            self.store.on_clock_set_back(step_ms, now_ms)
+        self.metadata.upkeep.tick()
+        for work in self.store.tick(now_ms):
+
+            def finished(error: BaseException | None, work: Work = work) -> None:
+                work.done(error, self.clock.monotonic_ms())
+                self.look_at_directories()
+
+            is_flush = isinstance(work, FlushWork)
+            done = self.metrics.timed_flush(finished) if is_flush else finished
+            self.threads.run(work.run, done)
+
+    async def on_clock_advanced(self) -> None:
+        """Do now what became due because the clock was moved on, and return when it is done.
+
+        A test's clock jumps, and the loop's timers do not know: every timer that is set by the
+        node's clock has its place here.
+        """
+        for timer in (self._delayed_timer, self._upkeep_timer):
+            if timer is not None:
+                timer.cancel()
+        self._tick_delayed()
+        self.lifecycle.on_clock_advanced()
+        for coordinator in self.coordinators.values():
+            coordinator.tick()
+        if self._compaction is not None:
+            self._compaction.on_clock_advanced()
+        now_ms = self.clock.monotonic_ms()
+        is_due = True
+        while is_due:  # one tick looks at so many logs and hands out so much work, no more
+            self._run_upkeep()
+            await self.threads.wait_until_idle()
+            is_due = self.store.next_deadline_ms() <= now_ms
+        if self._is_ready:
+            self._upkeep()

@@ -1,0 +1,1 @@
+"""The controller role: ``odradek.controller`` where the metadata quorum has its leader."""

@@ -1,0 +1,119 @@
+"""AssignReplicasToDirs: brokers say in which log directory a replica lies (KIP-858).
+
+A broker with several directories chooses by itself, and a replica may move. The controller must
+know the directory, so that it can act when that directory fails.
+"""
+
+from odradek.controller.leaders import change_of
+from odradek.controller.result import Result
+from odradek.controller.view import ClusterView
+from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.ids import Uuid
+from odradek.metadata import BrokerImage, PartitionImage, TopicImage, VersionedRecord
+from odradek.metadata.features import DIRECTORY_ASSIGNMENT_FROM
+from odradek.protocol.generated.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from odradek.protocol.generated.metadata_records import PartitionChangeRecord
+
+
+def assign_replicas_to_dirs(
+    view: ClusterView, request: AssignReplicasToDirsRequest
+) -> Result[AssignReplicasToDirsResponse]:
+    """Plan the directories of a broker's replicas.
+
+    A replica in a directory that the broker does not have, or that has failed since the request
+    was sent, leaves the ISR and leads no longer.
+
+    Raises:
+        ApiError: STALE_BROKER_EPOCH; UNSUPPORTED_VERSION if metadata.version knows no directories;
+            INVALID_REQUEST if there are too many assignments.
+    """
+    if view.metadata_version < DIRECTORY_ASSIGNMENT_FROM:
+        problem = "Directory assignment is not supported yet."
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, problem)
+    broker = view.check_broker_epoch(request.broker_id, request.broker_epoch)
+    _check_size(view, request)
+    records: list[VersionedRecord] = []
+    response = AssignReplicasToDirsResponse()
+    for directory in request.directories:
+        result = ResponseDirectoryData(id=directory.id)
+        for topic in directory.topics:
+            partitions = [
+                ResponsePartitionData(
+                    partition_index=each.partition_index,
+                    error_code=_assign_one(
+                        view, broker, directory.id, topic.topic_id, each.partition_index, records
+                    ),
+                )
+                for each in topic.partitions
+            ]
+            result.topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=partitions))
+        response.directories.append(result)
+    return Result(tuple(records), response)
+
+
+def _check_size(view: ClusterView, request: AssignReplicasToDirsRequest) -> None:
+    limit = view.settings.partitions_per_request_max // 2  # each may take two records
+    topics = [topic for directory in request.directories for topic in directory.topics]
+    if sum(len(topic.partitions) for topic in topics) > limit:
+        problem = f"more than {limit} assignments: split the request"
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _assign_one(
+    view: ClusterView,
+    broker: BrokerImage,
+    directory: Uuid,
+    topic_id: Uuid,
+    number: int,
+    records: list[VersionedRecord],
+) -> ErrorCode:
+    topic = view.image.topics_by_id.get(topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    partition = topic.partitions.get(number)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker.broker_id not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    records += _plan_directory(view, broker.broker_id, directory, topic, number, partition)
+    if not broker.has_online(directory):
+        records += _plan_leave(view, broker.broker_id, topic, number, partition)
+    return ErrorCode.NONE
+
+
+def _plan_directory(
+    view: ClusterView,
+    broker_id: int,
+    directory: Uuid,
+    topic: TopicImage,
+    number: int,
+    partition: PartitionImage,
+) -> list[VersionedRecord]:
+    if partition.directory_of(broker_id) == directory:
+        return []
+    directories = [
+        directory if replica == broker_id else known
+        for replica, known in zip(partition.replicas, partition.directories, strict=True)
+    ]
+    record = change_of(view, topic, number, partition, view.is_active).plan()
+    record = record or PartitionChangeRecord(topic_id=topic.topic_id, partition_id=number)
+    record.directories = directories
+    return [view.versioned(record)]
+
+
+def _plan_leave(
+    view: ClusterView, broker_id: int, topic: TopicImage, number: int, partition: PartitionImage
+) -> list[VersionedRecord]:
+    def may_lead(candidate: int) -> bool:
+        return candidate != broker_id and view.is_active(candidate)
+
+    change = change_of(view, topic, number, partition, may_lead)
+    change.isr = tuple(each for each in partition.isr if each != broker_id)
+    record = change.plan()
+    return [] if record is None else [view.versioned(record)]

@@ -1,0 +1,1 @@
+"""A node: the roles of its ``process.roles``, put together."""

@@ -1,0 +1,44 @@
+"""Between a quorum and the way to its other members; ``raft_channel`` has the real one."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from odradek.core.config import Address
+from odradek.quorum.raft_requests import LeaderAddress, Sender
+from odradek.raft.messages import Request, Response
+
+
+class RaftChannel(Protocol):
+    """The way to the other members of the quorum.
+
+    It calls its owner back with the response (``step``), or says that none will come
+    (``on_send_failed``): exactly one of the two for each request, and never before ``send`` has
+    returned.
+    """
+
+    def send(self, target: int, request: Request) -> None:
+        """Send to a node by id, or to a bootstrap server by its negative one."""
+
+    def close(self) -> None: ...
+
+
+class ChannelOwner(Protocol):
+    """What a channel to the other members needs of its owner; a ``MetadataQuorum`` is one."""
+
+    @property
+    def sender(self) -> Sender: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    def find_address(self, node_id: int) -> Address | None: ...
+
+    def on_leader_address(self, leader: LeaderAddress) -> None:
+        """Take in where a response says that the leader listens; before ``step``."""
+
+    def step(self, response: Response) -> None: ...
+
+    def on_send_failed(self, target: int, correlation_id: int) -> None: ...
+
+
+MakeChannel: TypeAlias = Callable[[ChannelOwner], RaftChannel]

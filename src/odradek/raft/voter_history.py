@@ -1,0 +1,58 @@
+"""Which replicas may vote, by the offset at which the log says so (KIP-853).
+
+A set of voters counts from the moment it is appended, not when it is committed: otherwise two sets
+could each elect a leader without a member in common. A truncation therefore takes it back, and the
+set before it counts again.
+
+A quorum of static voters (``controller.quorum.voters``) has one set, before all offsets.
+"""
+
+from typing import NamedTuple
+
+from odradek.raft.voters import VoterSet
+
+
+class _Entry(NamedTuple):
+    offset: int
+    voters: VoterSet
+
+
+class VoterHistory:
+    def __init__(self, first: VoterSet) -> None:
+        """``first`` counts as long as the log names no voters."""
+        self._entries = [_Entry(-1, first)]
+
+    @property
+    def latest(self) -> VoterSet:
+        return self._entries[-1].voters
+
+    @property
+    def latest_offset(self) -> int:
+        """Where the latest set was appended; -1 if the log names none."""
+        return self._entries[-1].offset
+
+    def at(self, end_offset: int) -> VoterSet:
+        """Return the set that counts for a log that ends at ``end_offset``, exclusive."""
+        return next(each.voters for each in reversed(self._entries) if each.offset < end_offset)
+
+    def append(self, offset: int, voters: VoterSet) -> None:
+        assert offset > self.latest_offset
+        self._entries.append(_Entry(offset, voters))
+
+    def truncate_to(self, end_offset: int) -> bool:
+        """Forget the sets at ``end_offset`` and later; return whether the latest one changed."""
+        before = self.latest_offset
+        while self._entries[-1].offset >= end_offset:
+            del self._entries[-1]
+            assert self._entries, "the first set is never taken back"
+        return self.latest_offset != before
+
+    def start_at(self, end_offset: int, voters: VoterSet | None) -> None:
+        """Begin anew behind a snapshot, which names its voters; None if they are static."""
+        first = self._entries[0].voters if voters is None else voters
+        self._entries = [_Entry(end_offset - 1 if voters is not None else -1, first)]
+
+    def forget_before(self, log_start_offset: int) -> None:
+        """Forget sets that no truncation can lead back to."""
+        while len(self._entries) > 1 and self._entries[1].offset < log_start_offset:
+            del self._entries[0]

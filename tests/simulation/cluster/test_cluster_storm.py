@@ -1,0 +1,72 @@
+"""Clusters of whole nodes, and the metadata quorum alone, through storms of faults."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.testing.simulation import World
+from tests.simulation.cluster.cluster import Cluster
+from tests.simulation.cluster.faults import parse_schedule, to_text
+from tests.simulation.cluster.story import Outcome, tell
+
+ROOT = Path(__file__).parents[3]
+DIGEST = "from tests.simulation.cluster.story import tell; print(tell({seed}).digest)"
+
+
+def check(outcome: Outcome) -> None:
+    assert outcome.failure is None, outcome.describe(with_lines=True)
+
+
+# 119: a leader with a slow disk acts on what the others committed, and then loses its power.
+@pytest.mark.parametrize("seed", [*range(6), 119])
+def test_a_cluster_keeps_its_promises_through_a_storm(seed: int) -> None:
+    check(tell(seed))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_by_itself_keeps_its_promises_through_a_storm(seed: int) -> None:
+    check(tell(seed, shape="1 combined"))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 10])  # 10: restarts with more than it may keep
+def test_the_quorum_alone_agrees_through_a_storm(seed: int) -> None:
+    check(tell(seed, level="quorum"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1050))
+def test_a_long_row_of_clusters(seed: int) -> None:
+    check(tell(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1010))
+def test_a_long_row_of_quorums(seed: int) -> None:
+    check(tell(seed, level="quorum"))
+
+
+def test_a_schedule_is_the_same_when_it_was_written_down_and_read() -> None:
+    with World(7) as world:
+        schedule = Cluster(world).nemesis.schedule
+    assert parse_schedule(to_text(schedule)) == schedule
+    assert len(schedule) > 5
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_a_cluster_tells_one_story_from_one_seed_in_every_process(seed: int) -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST.format(seed=seed)],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            check=True,
+            timeout=300,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1

@@ -1,0 +1,27 @@
+"""A storm finds each planted bug, within the number of seeds that its table says."""
+
+import pytest
+
+from tests.simulation.cluster.planted import BUGS, Bug
+from tests.simulation.cluster.story import Outcome, tell
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.number)
+def test_a_planted_bug_is_found(bug: Bug) -> None:
+    found = next((seed for seed in range(bug.seeds_max) if fails(seed, bug)), None)
+    assert found is not None
+    print(f"found by seed {found}")
+    assert run(found, bug).failure is None, "the storm fails without the bug, too"
+
+
+def fails(seed: int, bug: Bug) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        bug.plant(patch)
+        outcome = run(seed, bug)
+    print(f"seed {seed}: {outcome.failure}")
+    return outcome.failure is not None
+
+
+def run(seed: int, bug: Bug) -> Outcome:
+    return tell(seed, shape=bug.shape, level=bug.level, only=bug.only)

@@ -1,0 +1,50 @@
+"""A node's log and metrics say when its loop stalled, and what ran."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+
+from odradek.testing.broker import Broker
+from tests.unit.broker.metrics_scrape import scrape
+
+SECONDS = 0.2
+SECONDS_MAX = 120
+
+
+def on_loop(broker: Broker, call: Callable[[], None]) -> None:
+    assert broker._loop is not None
+
+    async def run() -> None:
+        call()
+        await asyncio.sleep(0.1)  # the timer of the watch comes after this turn
+
+    asyncio.run_coroutine_threadsafe(run(), broker._loop).result(SECONDS_MAX)
+
+
+def block() -> None:
+    time.sleep(SECONDS)  # what a node must never do
+
+
+def test_a_stall_is_in_the_log_and_in_the_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker() as broker, caplog.at_level(logging.WARNING, "odradek.loop"):
+        stalls = broker.node.broker.slices.stalls
+        on_loop(broker, block)
+        on_loop(broker, lambda: stalls.run("upkeep of logs", block))
+        found = scrape(broker)
+        assert found.value("odradek_loop_stall_ms_max") >= 100
+        assert found.value("odradek_loop_stalls_total") >= 2
+    lines = [each.getMessage() for each in caplog.records if "stalled" in each.getMessage()]
+    assert any("ran=unknown" in line for line in lines)
+    assert any("upkeep of logs" in line for line in lines)
+
+
+def test_the_same_cause_is_not_reported_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker() as broker, caplog.at_level(logging.WARNING, "odradek.loop"):
+        stalls = broker.node.broker.slices.stalls
+        for _ in range(5):
+            on_loop(broker, lambda: stalls.note("Produce", 100_000))
+    lines = [each.getMessage() for each in caplog.records if "ran=Produce" in each.getMessage()]
+    assert len(lines) == 1
