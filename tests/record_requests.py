@@ -62,6 +62,8 @@ def fetched(connection: BrokerConnection, topic: str) -> list[bytes | None]:
 
 def earliest_offset(connection: BrokerConnection, topic: str) -> int:
     partition = ListOffsetsPartition(partition_index=0, timestamp=_EARLIEST)
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])]
+    )
     answer = connection.ask(request, ListOffsetsResponse)
     return answer.topics[0].partitions[0].offset

@@ -159,7 +159,7 @@ def end_of(epoch: int, current: int) -> Message:
 def offset_at(timestamp: int) -> Message:
     partition = list_offsets.ListOffsetsPartition(timestamp=timestamp)
     topic = list_offsets.ListOffsetsTopic(name="orders", partitions=[partition])
-    return list_offsets.ListOffsetsRequest(topics=[topic])
+    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
 
 
 EVERYBODY: Final = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from odradek.broker import node_events
 from odradek.broker.auto_topics import AutoTopics
 from odradek.broker.clock import WallClockSteps
-from odradek.broker.config_rules import log_settings, store_config
+from odradek.broker.config_rules import leader_settings, log_settings, store_config
 from odradek.broker.controller_port import ControllerPort
 from odradek.broker.delayed import DelayedOperations
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.fetchers import Fetchers
 from odradek.broker.group_coordinator import GroupCoordinator
 from odradek.broker.internal_topics import InternalTopics
+from odradek.broker.isr_proposals import IsrProposals
 from odradek.broker.lifecycle import BrokerLifecycle
 from odradek.broker.lifecycle_driver import (
     LifecycleDriver,
@@ -36,6 +38,8 @@ from odradek.broker.listener_certificates import ListenerCertificates
 from odradek.broker.metadata_publisher import MetadataPublisher
 from odradek.broker.metrics.registry import Metrics
 from odradek.broker.opening import Opening
+from odradek.broker.partition import ReplicaPorts
+from odradek.broker.peers import Peers
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.registration import registration_request
 from odradek.broker.replicas import Replicas
@@ -52,6 +56,7 @@ from odradek.protocol.framing import Request
 from odradek.quorum.active_controller import ControllerChannel
 from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.quorum.node_ports import NodePorts, Workers
+from odradek.replication.leadership import Broker, LeaderSettings
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_loading import LoadingProgress
 from odradek.storage.log_store import LogStore
@@ -88,13 +93,14 @@ class BrokerServer:
         certificates: ListenerCertificates,
         controller: ControllerPort,
         heartbeats: ControllerChannel,
+        isr_channel: ControllerChannel,
         incarnation_id: Uuid,
         fail: Callable[[str, Exception], None],
     ) -> None:
         """Make a broker that is not started.
 
         ``directories`` are locked. ``workers`` wait for the disk, and ``slices`` takes turns with
-        others on the loop. ``heartbeats`` is a way to the controller that nothing else uses.
+        others on the loop. ``heartbeats`` and ``isr_channel`` are channels that nothing else uses.
         ``incarnation_id`` is of this start of the process. ``fail`` is called when the node cannot
         go on.
         """
@@ -131,16 +137,20 @@ class BrokerServer:
         self.publisher = MetadataPublisher(self)
         self.opening = Opening(ports.make_workers(1, "odradek-opening"))
         self.store = self._make_store(directories)
-        self.replicas = Replicas(self.store, self.delayed)
+        self.isr_proposals = IsrProposals(self, isr_channel)
+        self.peers = Peers(config, lambda: metadata.image, self.random)
+        self.fetchers = Fetchers(self)
+        self._lag_timer: asyncio.TimerHandle | None = None
+        self.replicas = self._make_replicas()
         self.controller = controller
-        self.lifecycle = LifecycleDriver(
-            BrokerLifecycle(
-                registration_request(self, incarnation_id), lifecycle_settings(config), self.random
-            ),
-            heartbeats,
-            self.clock,
-            on_must_stop=self._on_must_stop,
-        )
+        self.lifecycle = self._make_lifecycle(heartbeats, incarnation_id)
+
+    def _make_lifecycle(
+        self, heartbeats: ControllerChannel, incarnation_id: Uuid
+    ) -> LifecycleDriver:
+        request = registration_request(self, incarnation_id)
+        lifecycle = BrokerLifecycle(request, lifecycle_settings(self.config), self.random)
+        return LifecycleDriver(lifecycle, heartbeats, self.clock, on_must_stop=self._on_must_stop)
 
     def _make_store(self, directories: Sequence[LogDirectory]) -> LogStore:
         return LogStore(
@@ -152,6 +162,12 @@ class BrokerServer:
             now_ms=self.clock.now_ms(),
             monotonic_ms=self.clock.monotonic_ms,
         )
+
+    def _make_replicas(self) -> Replicas:
+        ports = ReplicaPorts(
+            self.node_id, self.clock.monotonic_ms, self._find_broker, self.isr_proposals.propose
+        )
+        return Replicas(self.store, self.delayed, ports, self._leader_settings_for)
 
     # Life.
 
@@ -182,6 +198,7 @@ class BrokerServer:
             )
         self._is_ready = True
         self._upkeep()
+        self._look_for_lag()
 
     def _load_logs(self) -> Steps[None]:
         progress: deque[LoadingProgress] = deque(maxlen=1)
@@ -215,9 +232,11 @@ class BrokerServer:
         """Answer who waits; no request is served any more."""
         self._is_ready = False
         self.lifecycle.close()
-        for timer in (self._delayed_timer, self._upkeep_timer):
+        for timer in (self._delayed_timer, self._upkeep_timer, self._lag_timer):
             if timer is not None:
                 timer.cancel()
+        self.fetchers.close()
+        self.isr_proposals.close()
         if self._compaction is not None:
             self._compaction.stop()
         self.publisher.stop()
@@ -234,6 +253,8 @@ class BrokerServer:
         """Write nothing more: as after a crash, the next start recovers."""
         self._is_ready = False
         self.lifecycle.close()
+        self.fetchers.close()
+        self.isr_proposals.close()
         self.store.abandon()
 
     def look_at_directories(self) -> None:
@@ -382,6 +403,14 @@ class BrokerServer:
         configs = self.metadata.image.config_of(ConfigResource.topic(topic))
         return log_settings(self.config, configs)
 
+    def _leader_settings_for(self, topic: str) -> LeaderSettings:
+        configs = self.metadata.image.config_of(ConfigResource.topic(topic))
+        return leader_settings(self.config, configs)
+
+    def _find_broker(self, broker_id: int) -> Broker | None:
+        broker = self.metadata.image.brokers.get(broker_id)
+        return None if broker is None else Broker(broker.epoch, broker.active)
+
     # Timers.
 
     def _arm_delayed(self, deadline_ms: int) -> None:
@@ -399,6 +428,13 @@ class BrokerServer:
         deadline_ms = self.delayed.next_deadline_ms()
         if deadline_ms is not None:
             self._arm_delayed(deadline_ms)
+
+    def _look_for_lag(self) -> None:
+        """Propose to take followers that lag out of the ISRs, twice in the time they may lag."""
+        loop = asyncio.get_running_loop()
+        interval_ms = self.config.integer("replica.lag.time.max.ms") / 2
+        self._lag_timer = loop.call_later(interval_ms / 1000, self._look_for_lag)
+        self.slices.run(self.replicas.shrink_isrs(), lambda _: None)
 
     def _upkeep(self) -> None:
         if self._upkeep_timer is not None:

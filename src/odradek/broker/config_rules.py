@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from odradek.core.config import BrokerConfig, log_config_values
 from odradek.records import TimestampType
+from odradek.replication.leadership import LeaderSettings
 from odradek.storage.config import CleanupPolicy, LogConfig
 from odradek.storage.log_upkeep import StoreConfig
 from odradek.storage.recovery import LogSettings
@@ -29,6 +30,16 @@ def log_settings(config: BrokerConfig, topic_configs: Mapping[str, str]) -> LogS
     values["message_timestamp_type"] = _TIMESTAMP_TYPES[values["message_timestamp_type"]]
     return LogSettings(
         LogConfig(**values), producer_id_expiration_ms=config.producer_id_expiration_ms
+    )
+
+
+def leader_settings(config: BrokerConfig, topic_configs: Mapping[str, str]) -> LeaderSettings:
+    """Return what rules the partitions of a topic where they are led."""
+    values = log_config_values(config.levels, topic_configs)
+    minimum = values["min_insync_replicas"]
+    assert isinstance(minimum, int)
+    return LeaderSettings(
+        min_insync_replicas=minimum, lag_ms_max=config.integer("replica.lag.time.max.ms")
     )
 
 

@@ -26,7 +26,9 @@ from odradek.core.slices import SLICE_US_MAX, Steps
 from odradek.metadata.config_resource import ResourceType
 from odradek.metadata.dynamic_config import is_for_broker
 from odradek.metadata.image import ClusterImage, MetadataUpdate
+from odradek.metadata.partition import PartitionImage
 from odradek.metadata.topics import TopicImage
+from odradek.replication.leadership import Registration
 from odradek.storage.log_creation import LogCreation
 
 if TYPE_CHECKING:
@@ -163,6 +165,7 @@ class MetadataPublisher:
         partition.resign(leader_epoch)
 
     def _remove(self, at: TopicPartition) -> None:
+        self._broker.fetchers.remove(at)
         if at.topic in self._broker.coordinators:
             self._broker.coordinators[at.topic].on_resigned(at.partition)
         self._broker.replicas.remove(at)
@@ -229,6 +232,7 @@ class MetadataPublisher:
             if topic is not None:
                 yield
                 self._broker.store.update_settings(name, topic.partitions)
+                self._broker.replicas.update_settings(name, topic.partitions)
 
     def _take_roles(self, topic: TopicImage, numbers: Iterable[int]) -> None:
         """Lead the partitions whose leader this node is; of others have a copy, if it should."""
@@ -238,13 +242,28 @@ class MetadataPublisher:
             partition = topic.partitions[number]
             if broker.node_id not in partition.replicas:
                 continue
-            at, epoch = TopicPartition(topic.name, number), partition.leader_epoch
-            is_leader, now_ms = partition.leader == broker.node_id, broker.clock.now_ms()
-            take = broker.replicas.become_leader if is_leader else broker.replicas.resign
+            at = TopicPartition(topic.name, number)
+            is_leader = partition.leader == broker.node_id
             try:
-                take(at, topic.topic_id, epoch, now_ms)
+                self._take_role(at, topic.topic_id, partition)
             except ApiError as error:  # one bad partition must not fail its neighbours
                 node_events.partition_offline(at, error)
                 continue
             if is_leader and topic.name in broker.coordinators:
-                broker.coordinators[topic.name].on_elected(number, epoch)
+                broker.coordinators[topic.name].on_elected(number, partition.leader_epoch)
+
+    def _take_role(self, at: TopicPartition, topic_id: Uuid, partition: PartitionImage) -> None:
+        broker, now_ms = self._broker, self._broker.clock.now_ms()
+        if partition.leader == broker.node_id:
+            broker.fetchers.remove(at)  # before anything is appended here
+            registration = Registration(
+                partition.leader_epoch,
+                partition.partition_epoch,
+                partition.replicas,
+                partition.isr,
+                partition.leader_recovery_state,
+            )
+            broker.replicas.lead(at, topic_id, registration, now_ms)
+        else:
+            leader, epoch = partition.leader, partition.leader_epoch
+            broker.fetchers.follow(broker.replicas.follow(at, topic_id, leader, epoch, now_ms))

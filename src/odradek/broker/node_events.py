@@ -128,6 +128,21 @@ def partition_offline(partition: TopicPartition, error: ApiError) -> None:
     _storage.error(Event("partition offline", partition=partition, error=error))
 
 
+def replica_truncated(
+    partition: TopicPartition, offset: int, end: int, high_watermark: int
+) -> None:
+    """Say that a follower's log is cut; a warning if committed records go (unclean election)."""
+    event = Event(
+        "replica truncated",
+        partition=partition,
+        offset=offset,
+        log_end_offset=end,
+        high_watermark=high_watermark,
+    )
+    level = logging.WARNING if offset < high_watermark else logging.INFO
+    _storage.log(level, event)
+
+
 def topics_changed(update: MetadataUpdate) -> Iterator[None]:
     """Tell of each topic that came or went, a step for each."""
     if not _topics.isEnabledFor(logging.INFO):

@@ -8,9 +8,11 @@ watermark and wakes all that waits for it, in this order:
 - the coordinator of an internal topic (``on_advanced``), which holds its replies back
 - fetches, which are delayed operations on the key of the partition
 
-A leader that is its partition's only replica commits an append inline, and nothing waits.
+A leader that is its partition's only replica commits an append inline, and nothing waits. With
+followers an append wakes their fetches, and what they fetch moves the watermark (``Leadership``).
 
-A partition is led, or it is not: then appends and reads are refused by ``Replicas.leader``. When
+A partition is led here, followed, or neither: it is only led if ``leadership`` is there, and only
+followed if ``following`` is. Otherwise appends and reads are refused by ``Replicas.leader``. When
 leadership is lost (``resign``) each waiter gets an answer: its records may be taken back by the new
 leader, or they may not; the client must ask the new leader.
 
@@ -19,13 +21,23 @@ Benchmark: ``bench/node.py``.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.broker.delayed import DelayedOperations
 from odradek.broker.metrics.traffic import TopicTraffic
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.records.batch import parse_header
+from odradek.replication.following import Following, Progress
+from odradek.replication.leadership import (
+    Enough,
+    FindBroker,
+    LeaderSettings,
+    Leadership,
+    Proposal,
+    Registration,
+)
+from odradek.storage.disk import Buffer
 from odradek.storage.log import AppendResult, Isolation, Log
 from odradek.storage.log_read import ReadResult
 from odradek.storage.log_store import LogStore
@@ -55,20 +67,33 @@ class Verification:
         self.asking = 0
 
 
+class ReplicaPorts(NamedTuple):
+    """What a partition needs of its broker to be replicated."""
+
+    node_id: int
+    monotonic_ms: Callable[[], int]
+    find_broker: FindBroker
+    propose: "Callable[[Partition, Proposal], None]"
+    """Has the controller confirm a new ISR."""
+
+
 class Partition:
     """A local copy of a partition."""
 
     __slots__ = (
         "_delayed",
         "_is_waking",
+        "_ports",
+        "_settings",
         "_store",
         "_verifications",
         "_waiters",
         "are_commits_held",
-        "epoch_start_offset",
-        "is_leader",
+        "following",
+        "has_followers",
         "key",
         "leader_epoch",
+        "leadership",
         "log",
         "on_advanced",
         "topic_id",
@@ -83,35 +108,60 @@ class Partition:
         traffic: TopicTraffic,
         store: LogStore,
         delayed: DelayedOperations,
+        ports: ReplicaPorts,
+        settings: LeaderSettings,
     ) -> None:
         self.key = key
         self.topic_id = topic_id
         self.log = log
         self.traffic = traffic
         self.leader_epoch = -1
-        self.is_leader = False
-        self.epoch_start_offset = 0
-        """Where the log ended when this node became leader. Behind it the watermark may be old."""
+        self.leadership: Leadership | None = None
+        self.following: Following | None = None
+        self.has_followers = False
+        """Whether it is led here and has other replicas."""
         self.are_commits_held = False
         """A test's fault holds the high watermark where it is."""
         self.on_advanced: Callable[[], None] | None = None
         """Set by a coordinator while some of what it has written is not committed."""
         self._store = store
         self._delayed = delayed
+        self._ports = ports
+        self._settings = settings
         self._is_waking = False
         self._waiters: OrderedDict[Outcome, int] = OrderedDict()
         self._verifications: dict[int, Verification] = {}
 
     # Leadership.
 
-    def become_leader(self, leader_epoch: int) -> None:
-        if self.is_leader and leader_epoch == self.leader_epoch:
-            return
-        self.leader_epoch = leader_epoch
-        self.is_leader = True
-        self.epoch_start_offset = self.log.log_end_offset
-        self.log.begin_epoch(leader_epoch)
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership is not None
+
+    def lead(self, registration: Registration) -> None:
+        """Lead, or go on leading, as the metadata says."""
+        self.following = None
+        leadership = self.leadership
+        if leadership is None:
+            ports = self._ports
+            leadership = Leadership(ports.node_id, self.log, self._settings, ports.find_broker)
+        if leadership.take(registration, self._ports.monotonic_ms()):
+            self.leader_epoch = registration.leader_epoch
+            self.log.begin_epoch(registration.leader_epoch)
+        self.leadership = leadership
+        self.has_followers = bool(leadership.followers)
         self.commit()
+
+    def follow(self, leader_id: int, leader_epoch: int) -> bool:
+        """Follow another node, or none if it is -1; return whether that is news.
+
+        Its coordinator, if it has one, must be given up before.
+        """
+        self.resign(leader_epoch)
+        if self.following is None:
+            self.following = Following(self.log, leader_id, leader_epoch)
+            return True
+        return self.following.follow(leader_id, leader_epoch)
 
     def resign(self, leader_epoch: int, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Lead no longer: another node does, or none, or the partition is gone.
@@ -119,9 +169,10 @@ class Partition:
         Its coordinator, if it has one, must be given up before.
         """
         self.leader_epoch = leader_epoch
-        if not self.is_leader:
+        if self.leadership is None:
             return
-        self.is_leader = False
+        self.leadership = None
+        self.has_followers = False
         assert self.on_advanced is None, "a coordinator's answers are still held"
         self._verifications.clear()
         self.refuse_waiters(code)
@@ -130,15 +181,26 @@ class Partition:
     def on_log_moved(self, log: Log) -> None:
         """Go on with the log in another directory, which took the place of the old one."""
         self.log = log
-        if self.is_leader:
+        if self.leadership is not None:
+            self.leadership.log = log
             log.begin_epoch(self.leader_epoch)
+        if self.following is not None:
+            self.following.log = log
+
+    def on_settings_changed(self, settings: LeaderSettings) -> None:
+        self._settings = settings
+        if self.leadership is not None:
+            self.leadership.update_settings(settings)
+            self.commit()
 
     # The high watermark.
 
     def commit(self) -> None:
-        """Commit what may be: alone, a leader need not wait for others to have it."""
-        if not self.are_commits_held:
-            self.advance_high_watermark(self.log.log_end_offset)
+        """Commit what may be: what is in the log of everybody who counts."""
+        leadership = self.leadership
+        if leadership is not None and not self.are_commits_held:
+            now_ms = self._ports.monotonic_ms() if self.has_followers else 0
+            self.advance_high_watermark(leadership.high_watermark(now_ms))
 
     def advance_high_watermark(self, offset: int) -> None:
         """Commit all before ``offset`` and wake who waits for it; the watermark never goes back."""
@@ -153,8 +215,8 @@ class Partition:
     def when_committed(self, offset: int, outcome: Outcome) -> None:
         """Call ``outcome`` when all before ``offset`` is committed: now, if it is."""
         if offset <= self.log.high_watermark:
-            outcome(ErrorCode.NONE)
-        elif not self.is_leader:
+            outcome(self._committed(offset))
+        elif self.leadership is None:
             outcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif len(self._waiters) >= WAITERS_MAX:
             outcome(ErrorCode.REQUEST_TIMED_OUT)
@@ -198,7 +260,14 @@ class Partition:
             if waiters[outcome] > offset:
                 return
             del waiters[outcome]
-            outcome(ErrorCode.NONE)
+            outcome(self._committed(offset))
+
+    def _committed(self, offset: int) -> ErrorCode:
+        """Return what to say of committed records: enough replicas have them, or too few."""
+        leadership = self.leadership
+        if leadership is None or leadership.enough(offset) is Enough.YES:
+            return ErrorCode.NONE
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     # Records.
 
@@ -210,11 +279,16 @@ class Partition:
         transaction_version: int = 0,
         budget: Budget | None = None,
         opened: ValidBatch | ApiError | None = None,
+        *,
+        needs_all: bool = True,
     ) -> AppendResult:
         """Append as the leader; alone, commit it and wake whoever waits for records here.
 
+        ``needs_all``: nothing is appended unless ``min.insync.replicas`` are in sync, since the
+        caller will wait for all of them.
+
         Raises:
-            ApiError: The batch is refused.
+            ApiError: The batch is refused; NOT_ENOUGH_REPLICAS.
             OpeningDeferredError: The ``budget`` is spent: it is to be ``opened`` elsewhere first.
         """
         log, traffic = self.log, self.traffic
@@ -222,6 +296,8 @@ class Partition:
         try:
             if isinstance(opened, ApiError):
                 raise opened
+            if needs_all and self.has_followers:
+                self._refuse_under_min_isr()
             with self._store.writing_guard(self.key):
                 result = log.append_as_leader(
                     records,
@@ -242,9 +318,21 @@ class Partition:
         traffic.bytes_in += len(records)
         if self._verifications and origin is AppendOrigin.COORDINATOR:
             self._void_verification(records)
-        if not self.are_commits_held:
+        if self.has_followers:
+            self._delayed.notify(self.key)  # their fetches read up to the end of the log
+            self.commit()
+        elif not self.are_commits_held:
             self.advance_high_watermark(log.log_end_offset)
         return result
+
+    def _refuse_under_min_isr(self) -> None:
+        leadership = self.leadership
+        if leadership is not None and leadership.is_under_min_isr:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.key}: the replicas in sync are {sorted(leadership.isr.committed)}, fewer "
+                f"than min.insync.replicas ({leadership.min_isr})",
+            )
 
     def read(self, offset: int, bytes_max: int, isolation: Isolation, *, first: bool) -> ReadResult:
         """Read as the leader; only the ``first`` partition of a fetch may overrun its limit."""
@@ -267,6 +355,55 @@ class Partition:
         count = log.bytes_from(offset)
         # What is written but not committed is rare, or little: looked up only then.
         return count if end_offset == log.log_end_offset else count - log.bytes_from(end_offset)
+
+    # Replication.
+
+    def on_follower_fetch(
+        self, node_id: int, offset: int, log_start_offset: int, broker_epoch: int
+    ) -> None:
+        """Take note of what a follower has; commit what all have now, have the ISR grow."""
+        leadership = self.leadership
+        assert leadership is not None
+        now_ms = self._ports.monotonic_ms()
+        proposal = leadership.on_fetch(node_id, offset, log_start_offset, broker_epoch, now_ms)
+        self.commit()
+        if proposal is not None:
+            self._ports.propose(self, proposal)
+
+    def shrink_isr(self) -> None:
+        """Propose an ISR without the followers that lag."""
+        if self.leadership is None or not self.has_followers:
+            return
+        proposal = self.leadership.shrink(self._ports.monotonic_ms())
+        if proposal is not None:
+            self._ports.propose(self, proposal)
+
+    def append_as_follower(
+        self, records: Buffer, progress: Progress, leader_epoch: int, now_ms: int
+    ) -> None:
+        """Append what the leader has sent, and follow its watermark and log start.
+
+        Raises:
+            CorruptionError: The records are damaged, or do not follow on.
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        following, log = self.following, self.log
+        assert following is not None
+        with self._store.guard(self.key):
+            if records:
+                log.append_as_follower(records, now_ms=now_ms, leader_epoch=leader_epoch)
+            log.update_high_watermark(following.high_watermark_after(progress))
+            if log.log_start_offset < progress.log_start_offset <= log.high_watermark:
+                log.advance_log_start_offset(progress.log_start_offset)
+        self._delayed.notify(self.key)  # consumers may read from followers
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Cut the log of a follower where it parts from its leader's."""
+        self._store.truncate_to(self.key, offset, now_ms)
+
+    def truncate_fully(self, offset: int, now_ms: int) -> None:
+        """Drop all that a follower has; its log begins again where its leader's does."""
+        self._store.truncate_fully_and_start_at(self.key, offset, now_ms)
 
     # Transactions.
 
@@ -313,4 +450,8 @@ class Partition:
         offsets = list(self._waiters.values())
         assert offsets == sorted(offsets)
         assert self.is_leader or not (offsets or self._verifications)
+        assert self.leadership is None or self.following is None
+        if self.leadership is not None:
+            self.leadership.check_invariants()
+            assert self.has_followers == bool(self.leadership.followers)
         assert all(each.asking > 0 for each in self._verifications.values())

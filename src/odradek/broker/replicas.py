@@ -5,14 +5,16 @@ the partition exist, is this node its leader, does the client know the right lea
 disk under it well. Handlers just ask for the leader and use what they get.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from odradek.broker.delayed import DelayedOperations
 from odradek.broker.metrics.traffic import Traffic
-from odradek.broker.partition import Partition
+from odradek.broker.partition import Partition, ReplicaPorts
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
+from odradek.core.slices import Steps
+from odradek.replication.leadership import LeaderSettings, Registration
 from odradek.storage.log import Log
 from odradek.storage.log_store import LogStore
 
@@ -20,9 +22,18 @@ NO_LEADER_EPOCH: Final = -1
 
 
 class Replicas:
-    def __init__(self, store: LogStore, delayed: DelayedOperations) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        delayed: DelayedOperations,
+        ports: ReplicaPorts,
+        leader_settings: Callable[[str], LeaderSettings],
+    ) -> None:
+        """``leader_settings`` gives the configs that rule the partitions of a topic now."""
         self.store = store
         self._delayed = delayed
+        self._ports = ports
+        self._leader_settings = leader_settings
         self._partitions: dict[TopicPartition, Partition] = {}
         self._partition_counts: dict[str, int] = {}
         self._topic_names: dict[Uuid, str] = {}
@@ -56,23 +67,29 @@ class Replicas:
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
 
-    def become_leader(
-        self, key: TopicPartition, topic_id: Uuid, leader_epoch: int, now_ms: int
-    ) -> None:
-        """Take on a partition whose leader this node is, with a log of its own if it has none.
+    def lead(
+        self, key: TopicPartition, topic_id: Uuid, registration: Registration, now_ms: int
+    ) -> Partition:
+        """Lead a partition as the metadata says, with a log of its own if it has none.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR: there is no log, and none can be made.
         """
-        self._take_on(key, topic_id, now_ms).become_leader(leader_epoch)
+        partition = self._take_on(key, topic_id, now_ms)
+        partition.lead(registration)
+        return partition
 
-    def resign(self, key: TopicPartition, topic_id: Uuid, leader_epoch: int, now_ms: int) -> None:
-        """Keep a partition of which this node has a replica, and which it does not lead.
+    def follow(
+        self, key: TopicPartition, topic_id: Uuid, leader_id: int, leader_epoch: int, now_ms: int
+    ) -> Partition:
+        """Have a replica of a partition that another node leads, or none (-1).
 
         Raises:
-            ApiError: As ``become_leader``.
+            ApiError: As ``lead``.
         """
-        self._take_on(key, topic_id, now_ms).resign(leader_epoch)
+        partition = self._take_on(key, topic_id, now_ms)
+        partition.follow(leader_id, leader_epoch)
+        return partition
 
     def _take_on(self, key: TopicPartition, topic_id: Uuid, now_ms: int) -> Partition:
         partition = self._partitions.get(key)
@@ -81,11 +98,35 @@ class Replicas:
             if log is None:
                 log = self.store.create(key, topic_id, now_ms=now_ms)
             traffic = self.traffic.of(key.topic)
-            partition = Partition(key, topic_id, log, traffic, self.store, self._delayed)
+            partition = Partition(
+                key,
+                topic_id,
+                log,
+                traffic,
+                self.store,
+                self._delayed,
+                self._ports,
+                self._leader_settings(key.topic),
+            )
             partition.are_commits_held = any(holds(key) for holds in self._holds.values())
             self._partitions[key] = partition
         self.store.moves.resume(key, now_ms)
         return partition
+
+    def update_settings(self, topic: str, numbers: Iterable[int]) -> None:
+        """Look again at what rules the partitions of a topic."""
+        settings = self._leader_settings(topic)
+        for number in numbers:
+            partition = self._partitions.get(TopicPartition(topic, number))
+            if partition is not None:
+                partition.on_settings_changed(settings)
+
+    def shrink_isrs(self) -> Steps[None]:
+        """Propose to take followers that lag out of the ISRs, a few partitions at a time."""
+        for partition in list(self._partitions.values()):
+            if partition.has_followers:
+                partition.shrink_isr()
+                yield
 
     def refuse_waiters(self) -> None:
         """Answer all that wait for commits; for a node that stops."""

@@ -194,5 +194,4 @@ def controller_settings(
         unclean_leader_election=config.flag("unclean.leader.election.enable"),
         broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
         own_incarnation_id=own_incarnation_id,
-        brokers_replicate=False,
     )

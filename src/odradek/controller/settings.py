@@ -25,9 +25,6 @@ class ControllerSettings:
     own_incarnation_id: Uuid | None = None
     """Of the broker in the controller's process, if there is one. The process has locked the
     broker's directories: any earlier incarnation has ended, even if its session has not."""
-    brokers_replicate: bool = True
-    """Whether topics may have more than one replica: our brokers do not fetch from each other yet.
-    Goes when they do, with the one place that asks for it (``topic_changes``)."""
     supported_features: Mapping[str, VersionRange] = field(
         default_factory=lambda: SUPPORTED_FEATURES
     )

@@ -120,7 +120,6 @@ class _TopicCreation:
         self._check_name(topic.name)
         configs, config_records = self._configs(topic)
         partitions = yield from self._partitions(topic)
-        self._check_replicas(partitions)
         topic_id = self._new_id()
         self.records.append(self.view.versioned(TopicRecord(name=topic.name, topic_id=topic_id)))
         self.records += config_records
@@ -206,13 +205,6 @@ class _TopicCreation:
             problem = "partitions should be a consecutive 0-based integer sequence"
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
         return partitions
-
-    def _check_replicas(self, partitions: Iterable[PartitionImage]) -> None:
-        if self.view.settings.brokers_replicate:
-            return
-        if any(len(partition.replicas) > 1 for partition in partitions):
-            problem = "replication between brokers is not implemented yet: use a replication factor"
-            raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{problem} of 1")
 
     def _new_id(self) -> Uuid:
         while True:

@@ -268,6 +268,11 @@ class Node(QuorumListener):
             repeats_lost=True,
             timeout_ms=config.integer("broker.session.timeout.ms"),
         )
+        isr_channel = access.channel(
+            "alter-partition",
+            repeats_lost=True,
+            timeout_ms=config.integer("request.timeout.ms"),
+        )
         return BrokerServer(
             config,
             self.ports,
@@ -280,6 +285,7 @@ class Node(QuorumListener):
             certificates=self._certificates,
             controller=ForwardingController(forwarding),
             heartbeats=heartbeats,
+            isr_channel=isr_channel,
             incarnation_id=self._incarnation_id,
             fail=self.fail,
         )

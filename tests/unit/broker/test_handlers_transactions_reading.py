@@ -94,7 +94,9 @@ def values(data: PartitionData) -> list[bytes | None]:
 def latest(connection: BrokerConnection, isolation: int, place: TopicPartition) -> int:
     asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     request = ListOffsetsRequest(
-        isolation_level=isolation, topics=[ListOffsetsTopic(name=place.topic, partitions=[asked])]
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=place.topic, partitions=[asked])],
     )
     (found,) = connection.ask(request, ListOffsetsResponse).topics[0].partitions
     assert found.error_code == NONE

@@ -115,7 +115,9 @@ def find_offset(
     connection: BrokerConnection, timestamp: int, version: int = 9
 ) -> tuple[ErrorCode, int]:
     query = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[query])])
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[query])]
+    )
     (topic,) = connection.ask(request, ListOffsetsResponse, version).topics
     return ErrorCode(topic.partitions[0].error_code), topic.partitions[0].offset
 

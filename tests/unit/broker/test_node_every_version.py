@@ -143,6 +143,7 @@ def fetch(broker: Broker, version: int) -> Message:
 
 def list_offsets(_broker: Broker, _version: int) -> Message:
     return ListOffsetsRequest(
+        replica_id=-1,
         topics=[
             ListOffsetsTopic(
                 name=name,
@@ -153,7 +154,7 @@ def list_offsets(_broker: Broker, _version: int) -> Message:
                 ],
             )
             for name in TOPICS
-        ]
+        ],
     )
 
 

@@ -176,7 +176,10 @@ def ask_all(connection: BrokerConnection, turns: Turns) -> None:
     latest = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
     offsets = connection.ask(
         list_offsets.ListOffsetsRequest(
-            topics=[list_offsets.ListOffsetsTopic(name=name, partitions=[latest]) for name in NAMES]
+            replica_id=-1,
+            topics=[
+                list_offsets.ListOffsetsTopic(name=name, partitions=[latest]) for name in NAMES
+            ],
         ),
         list_offsets.ListOffsetsResponse,
     )

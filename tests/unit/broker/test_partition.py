@@ -9,6 +9,7 @@ from odradek.broker.commit_wait import CommitWait
 from odradek.broker.partition import Partition
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.replication.leadership import Registration
 from odradek.testing.broker import Broker
 from tests.storage_batches import BASE_TIME_MS, make_batch
 from tests.unit.broker.held_commits import partition_of
@@ -126,8 +127,10 @@ def test_who_resigns_answers_all_and_takes_no_more(on_loop: Callable[[Test], Non
         led.resign(led.leader_epoch + 1)
         led.when_committed(1, lambda code: answered.append(code))
         assert answered == [NOT_LEADER, NOT_LEADER]
-        led.become_leader(led.leader_epoch + 1)
-        assert led.epoch_start_offset == 1
+        epoch = led.leader_epoch + 1
+        led.lead(Registration(epoch, partition_epoch=9, replicas=(1,), isr=(1,)))
+        assert led.leadership is not None
+        assert led.leadership.epoch_start_offset == 1
 
     on_loop(test)
 

@@ -166,16 +166,6 @@ def test_a_topic_is_created_and_answered_when_it_is_committed(site: ControlSite)
     assert "orders" in site.server.control.image.topics
 
 
-def test_topics_of_several_replicas_are_refused_for_now(site: ControlSite) -> None:
-    site.start_broker(2)
-    site.start_broker(3)
-    response = site.ask(new_topics("t", replicas=2))
-    assert isinstance(response, CreateTopicsResponse)
-    assert errors(response) == {ErrorCode.INVALID_REPLICATION_FACTOR}
-    message = response.topics[0].error_message or ""
-    assert message.startswith("replication between brokers is not implemented yet")
-
-
 def test_a_registered_broker_gets_the_offset_of_its_registration_as_epoch(
     site: ControlSite,
 ) -> None:

@@ -147,12 +147,3 @@ def test_features_wait_until_every_voter_has_registered() -> None:
     other = ControllerImage(controller_id=2, features=features)
     cluster.apply(cluster.controller.register_controller(other))
     assert cluster.controller.update_features(request, voter_ids=(1, 2)).reply.error_code == 0
-
-
-def test_topics_have_one_replica_while_brokers_do_not_replicate() -> None:
-    cluster = Cluster(2, config=settings(brokers_replicate=False))
-    refused = cluster.create(new_topic("t", 1, 2), new_topic("u", assignment={0: [1, 2]}))
-    for result in refused.values():
-        assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-        assert "replication between brokers is not implemented yet" in (result.error_message or "")
-    assert cluster.create(new_topic("v", 2, 1))["v"].error_code == 0

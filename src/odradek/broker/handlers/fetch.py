@@ -9,10 +9,11 @@ v12  flexible; last fetched epoch, diverging epoch (KIP-595).  v13  topics by id
 A fetch waits for ``min_bytes``, but not when the client must hear of something: a partition that
 is led elsewhere, an offset out of range, a diverging epoch. A topic that does not exist is no
 reason not to wait for the others, as in Kafka: clients would ask for it again in a tight loop.
+Followers read to the end of the log. Where one has got to is taken from its request, when what it
+asks for has been read without an error: not when a parked fetch is answered (KAFKA-8400).
 Benchmark: ``bench/fetch.py``.
 
-Not implemented: followers (a replica id only makes a session privileged) and with them preferred
-read replicas (always -1), throttling.
+Not implemented: preferred read replicas (always -1), throttling.
 """
 
 from struct import Struct
@@ -35,6 +36,7 @@ from odradek.protocol.generated.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from odradek.replication.follower_state import NO_BROKER_EPOCH
 from odradek.storage.leader_epochs import UNDEFINED, UNDEFINED_EPOCH
 from odradek.storage.log import Isolation, Log
 
@@ -58,7 +60,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Answer:
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(context, request, scope)
-    answers = fetch.read()
+    answers = fetch.read(is_first=True)
     if fetch.is_enough or request.max_wait_ms <= 0:
         return fetch.respond(answers)
     context.broker.delayed.wait(_DelayedFetch(fetch, answers))
@@ -69,11 +71,13 @@ class _Fetch:
     """One request while it is served."""
 
     __slots__ = (
+        "_broker_epoch",
         "_by_id",
         "_bytes_max",
         "_node_endpoints",
         "_replicas",
         "context",
+        "follower_id",
         "is_enough",
         "isolation",
         "max_wait_ms",
@@ -85,7 +89,10 @@ class _Fetch:
         self, context: RequestContext, request: FetchRequest, scope: SessionlessFetch
     ) -> None:
         self.scope = scope
-        self.isolation = _ISOLATIONS[request.isolation_level]
+        self.follower_id, self._broker_epoch = _follower(request)
+        self.isolation = (
+            Isolation.LOG_END if self.follower_id >= 0 else _ISOLATIONS[request.isolation_level]
+        )
         self.max_wait_ms = request.max_wait_ms
         self.is_enough = False
         self.context = context
@@ -95,14 +102,20 @@ class _Fetch:
         self.min_bytes = min(request.min_bytes, self._bytes_max)
         self._node_endpoints: dict[int, NodeEndpoint] = {}
 
-    def read(self) -> Answers:
-        """Read what there is, without what a session's client knows; set ``is_enough``."""
+    def read(self, *, is_first: bool = False) -> Answers:
+        """Read what there is, without what a session's client knows; set ``is_enough``.
+
+        The first time, take note of where a follower has got to.
+        """
         left, total = self._bytes_max, 0
         is_final, is_waiting = False, False
         answers: list[tuple[CachedPartition, PartitionData]] = []
         for cached in self.scope.partitions:
             try:
-                data = self._read_partition(cached, left, first=total == 0)
+                led = self.leader(cached)
+                data = self._read_partition(cached, led, left, first=total == 0)
+                if is_first and self.follower_id >= 0 and not _is_diverging(data):
+                    self._on_follower_fetch(cached, led)
             except ApiError as error:  # one bad partition must not fail its neighbours
                 answers.append((cached, self._refused(cached, error.code)))
                 is_final = is_final or error.code not in _DOES_NOT_EXIST
@@ -137,19 +150,44 @@ class _Fetch:
                 partition = cached.partition = TopicPartition(name, cached.wanted.partition)
         elif partition is None:
             partition = cached.partition = TopicPartition(cached.topic, cached.wanted.partition)
-        return self._replicas.leader(partition, cached.wanted.current_leader_epoch)
+        led = self._replicas.leader(partition, cached.wanted.current_leader_epoch)
+        if self.follower_id >= 0:
+            self._check_follower(led, cached.wanted.current_leader_epoch)
+        return led
+
+    def _check_follower(self, led: Partition, claimed_epoch: int) -> None:
+        """Refuse a broker that is not a replica of the partition, or an earlier run of one.
+
+        Raises:
+            ApiError: UNKNOWN_LEADER_EPOCH: it may know of an assignment that is news here, so that
+                it will ask again; NOT_LEADER_OR_FOLLOWER.
+        """
+        assert led.leadership is not None
+        follower_id = self.follower_id
+        if follower_id not in led.leadership.followers:
+            is_ahead = claimed_epoch == led.leader_epoch
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if is_ahead else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise ApiError(code, f"{led.key}: broker {follower_id} has no replica")
+        broker = self.context.broker.image.brokers.get(follower_id)
+        if broker is not None and NO_BROKER_EPOCH < self._broker_epoch < broker.epoch:
+            problem = f"{led.key}: broker {follower_id} has been started again since"
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem)
+
+    def _on_follower_fetch(self, cached: CachedPartition, led: Partition) -> None:
+        wanted = cached.wanted
+        led.on_follower_fetch(
+            self.follower_id, wanted.fetch_offset, wanted.log_start_offset, self._broker_epoch
+        )
 
     def _read_partition(
-        self, cached: CachedPartition, left: int, *, first: bool
+        self, cached: CachedPartition, led: Partition, left: int, *, first: bool
     ) -> PartitionData | None:
         """Read a partition; None if there is nothing that its client does not know.
 
         Raises:
             ApiError: For the client.
         """
-        wanted = cached.wanted
-        led = self.leader(cached)
-        log = led.log
+        wanted, log = cached.wanted, led.log
         if wanted.last_fetched_epoch != UNDEFINED_EPOCH:
             diverging = find_diverging_epoch(log, wanted)
             if diverging is not None:
@@ -241,6 +279,18 @@ class _DelayedFetch(DelayedOperation):
     def complete(self) -> None:
         fetch = self._fetch
         fetch.context.reply(fetch.respond(fetch.read()))
+
+
+def _follower(request: FetchRequest) -> tuple[int, int]:
+    """Return the id and the epoch of the broker that fetches; -1 for a consumer."""
+    state = request.replica_state
+    if state is not None and state.replica_id >= 0:
+        return state.replica_id, state.replica_epoch
+    return request.replica_id, NO_BROKER_EPOCH
+
+
+def _is_diverging(data: PartitionData | None) -> bool:
+    return data is not None and data.diverging_epoch is not None
 
 
 def find_diverging_epoch(log: Log, wanted: FetchPartition) -> EpochEndOffset | None:

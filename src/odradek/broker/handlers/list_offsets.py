@@ -42,6 +42,8 @@ _OLDEST_VERSION = {
 def handle(context: RequestContext, request: ListOffsetsRequest) -> Steps[Message]:
     read_committed = request.isolation_level == 1
     isolation = Isolation.LAST_STABLE_OFFSET if read_committed else Isolation.HIGH_WATERMARK
+    if request.replica_id >= 0:
+        isolation = Isolation.LOG_END  # a follower's question
     response = ListOffsetsResponse()
     for topic in request.topics:
         result = ListOffsetsTopicResponse(name=topic.name)
@@ -82,7 +84,8 @@ def _find(led: Partition, timestamp: int, isolation: Isolation) -> FoundOffset |
     log = led.log
     match timestamp:
         case -1:
-            _check_known(led)
+            if isolation is not Isolation.LOG_END:
+                _check_known(led)
             return FoundOffset(log.end_offset(isolation), -1, led.leader_epoch)
         case -2 | -4:
             epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
@@ -104,6 +107,6 @@ def _check_known(led: Partition) -> None:
 
     What the leader before showed to clients may be beyond it: to them, offsets would go back.
     """
-    if led.log.high_watermark < led.epoch_start_offset:
+    if led.leadership is not None and led.log.high_watermark < led.leadership.epoch_start_offset:
         problem = f"{led.key}: the high watermark is from before leader epoch {led.leader_epoch}"
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, problem)

@@ -403,6 +403,7 @@ def _partition(
             transaction_version=version,
             budget=node.opening.budget,
             opened=appended.opened,
+            needs_all=appended.acks == ACKS_ALL,
         )
     except RecordsRefusedError as error:
         return _records_refused(data, error, led.log.log_start_offset)
