@@ -31,6 +31,8 @@ _LIFE_SETTINGS: Final = (
 )
 _LOADING: Final = "unit/core/config/test_config_loading.py::test_"
 
+_REPLICA: Final = "simulation/replicas/test_replica_configs.py::test_"
+
 _TOPICS: Final[Mapping[str, str]] = {
     "cleanup.policy": "unit/broker/test_compaction.py::"
     "test_a_compacted_topic_keeps_only_the_newest_values",
@@ -52,6 +54,7 @@ _TOPICS: Final[Mapping[str, str]] = {
     "message.timestamp.type": f"{_APPEND}log_append_time_replaces_the_producers_time",
     "min.cleanable.dirty.ratio": f"{_CLEANER}selection.py::test_a_log_is_due_above_its_ratio",
     "min.compaction.lag.ms": f"{_CLEANER}selection.py::test_records_younger_than_the_lag_wait",
+    "min.insync.replicas": f"{_REPLICA}acks_all_needs_as_many_in_sync_as_the_topic_says_now",
     "preallocate": f"{_SEGMENTS}preallocated_segments_are_trimmed_when_they_roll",
     "retention.bytes": f"{_SEGMENTS}retention_by_size_keeps_at_least_what_is_asked",
     "retention.ms": f"{_STORE}retention_is_checked_as_often_as_the_config_says",
@@ -163,6 +166,30 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
     ),
     "log.flush.start.offset.checkpoint.interval.ms": (
         f"{_STORE}log_starts_are_written_as_often_as_the_config_says",
+    ),
+    # Replication.
+    "min.insync.replicas": (f"{_REPLICA}acks_all_needs_as_many_in_sync_as_the_cluster_says",),
+    "num.replica.fetchers": (
+        f"{_REPLICA}a_follower_has_as_many_fetchers_for_a_leader_as_the_config_says",
+    ),
+    "replica.fetch.max.bytes": (
+        f"{_REPLICA}a_follower_takes_as_many_bytes_at_a_time_as_the_config_says",
+    ),
+    "replica.fetch.response.max.bytes": (
+        f"{_REPLICA}a_follower_takes_as_many_bytes_at_a_time_as_the_config_says",
+    ),
+    "replica.fetch.min.bytes": (
+        f"{_REPLICA}a_follower_waits_for_as_many_bytes_as_the_config_says",
+    ),
+    "replica.fetch.wait.max.ms": (f"{_REPLICA}an_idle_follower_asks_again_after_the_longest_wait",),
+    "replica.fetch.backoff.ms": (
+        f"{_REPLICA}a_leader_that_cannot_be_reached_is_tried_again_after_the_backoff",
+    ),
+    "replica.lag.time.max.ms": (
+        f"{_REPLICA}a_follower_leaves_the_isr_when_it_lags_for_too_long_and_returns",
+    ),
+    "replica.socket.timeout.ms": (
+        f"{_REPLICA}a_silent_leader_is_given_up_after_the_socket_timeout",
     ),
     "replica.high.watermark.checkpoint.interval.ms": (
         f"{_STORE}high_watermarks_are_written_as_often_as_the_config_says",

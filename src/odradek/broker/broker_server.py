@@ -165,7 +165,11 @@ class BrokerServer:
 
     def _make_replicas(self) -> Replicas:
         ports = ReplicaPorts(
-            self.node_id, self.clock.monotonic_ms, self._find_broker, self.isr_proposals.propose
+            self.node_id,
+            self.clock.monotonic_ms,
+            self._find_broker,
+            self.isr_proposals.propose,
+            self.config.integer("replica.fetch.backoff.ms"),
         )
         return Replicas(self.store, self.delayed, ports, self._leader_settings_for)
 

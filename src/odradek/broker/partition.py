@@ -75,6 +75,8 @@ class ReplicaPorts(NamedTuple):
     find_broker: FindBroker
     propose: "Callable[[Partition, Proposal], None]"
     """Has the controller confirm a new ISR."""
+    fetch_backoff_ms: int
+    """``replica.fetch.backoff.ms``"""
 
 
 class Partition:
@@ -159,7 +161,8 @@ class Partition:
         """
         self.resign(leader_epoch)
         if self.following is None:
-            self.following = Following(self.log, leader_id, leader_epoch)
+            backoff_ms = self._ports.fetch_backoff_ms
+            self.following = Following(self.log, leader_id, leader_epoch, backoff_ms)
             return True
         return self.following.follow(leader_id, leader_epoch)
 

@@ -20,8 +20,6 @@ from odradek.replication.replica_log import ReplicaLog
 from odradek.replication.truncation import truncation_offset
 
 NO_EPOCH: Final = -1
-RETRY_MS: Final = 1_000
-"""``replica.fetch.backoff.ms``: after an error of a partition."""
 
 
 class Wanted(NamedTuple):
@@ -87,9 +85,13 @@ NOTHING: Final = Nothing()
 
 
 class Following:
-    __slots__ = ("_retry_at_ms", "has_failed", "leader_epoch", "leader_id", "log")
+    __slots__ = ("_backoff_ms", "_retry_at_ms", "has_failed", "leader_epoch", "leader_id", "log")
 
-    def __init__(self, log: ReplicaLog, leader_id: int, leader_epoch: int) -> None:
+    def __init__(
+        self, log: ReplicaLog, leader_id: int, leader_epoch: int, backoff_ms: int = 1_000
+    ) -> None:
+        """``backoff_ms`` is how long nothing is asked after an error."""
+        self._backoff_ms = backoff_ms
         self.log = log
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -178,7 +180,7 @@ class Following:
 
     def delay(self, now_ms: int) -> None:
         """Ask nothing for a while: the leader cannot be reached, or refuses."""
-        self._retry_at_ms = now_ms + RETRY_MS
+        self._retry_at_ms = now_ms + self._backoff_ms
 
     def resume(self) -> None:
         """Ask on: what a delay was for has come."""

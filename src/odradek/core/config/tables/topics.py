@@ -52,7 +52,7 @@ min.cleanable.dirty.ratio DOUBLE 0.5 0..1 live
     The part of a log that must be uncompacted before it is compacted.
 min.compaction.lag.ms LONG 0 0.. live
     How old a record must be before it may be compacted away.
-min.insync.replicas INT 1 1..
+min.insync.replicas INT 1 1.. live
     How many replicas must be in sync for acks=all to succeed.
 preallocate BOOLEAN false live
     Whether a segment takes its full size on disk when it is created.
