@@ -1,17 +1,17 @@
 """Three whole nodes in a simulated world, without any fault but those that a test asks for."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from odradek.broker.partition import Partition
-from odradek.client import Admin, NewTopic, Producer
+from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.client.admin.configs import ConfigResource
 from odradek.core.ids import TopicPartition
 from odradek.metadata.partition import PartitionImage
 from odradek.node.node import Node
 from odradek.testing.simulation import SimNode, World
-from tests.simulation.cluster.layout import SHAPES, Formatting, Layout
+from tests.simulation.cluster.layout import CLIENT_PORT, SHAPES, Formatting, Layout
 from tests.simulation.cluster.machine import Machine
 
 T = TypeVar("T")
@@ -132,16 +132,36 @@ class ThreeNodes:
         ) as admin:
             (await admin.alter_configs({ConfigResource.topic("orders"): configs})).unwrap()
 
-    async def send(self, *values: bytes, topic: str = "orders", **settings: Any) -> None:
-        """Send one after the other; each is acknowledged before the next."""
+    async def send(
+        self, *values: bytes, topic: str = "orders", servers: Iterable[int] = IDS, **settings: Any
+    ) -> None:
+        """Send one after the other; each is acknowledged before the next.
+
+        The first of ``servers`` that answers says who leads.
+        """
         async with Producer(
-            bootstrap_servers=self.layout.bootstrap_servers,
+            bootstrap_servers=",".join(f"node-{each}:{CLIENT_PORT}" for each in servers),
             random=self.world.random("producer"),
             now_ms=self.client.clock.now_ms,
             **settings,
         ) as producer:
             for value in values:
                 await (await producer.send(topic, value, partition=0))
+
+    async def read_all(self) -> list[bytes | None]:
+        """Return the values that a consumer sees, when it has seen nothing new for a while."""
+        values: list[bytes | None] = []
+        async with Consumer(
+            "orders",
+            bootstrap_servers=self.layout.bootstrap_servers,
+            auto_offset_reset="earliest",
+            random=self.world.random("consumer"),
+            now_ms=self.client.clock.now_ms,
+        ) as consumer:
+            while polled := await consumer.poll(timeout=2.0):
+                for records in polled.values():
+                    values.extend(record.value for record in records)
+        return values
 
 
 @contextmanager
