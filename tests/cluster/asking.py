@@ -66,6 +66,14 @@ def create_until_done(node: ClusterNode, topic: str, leaders: Sequence[int]) -> 
         assert time.monotonic() - begun < ANSWER_SECONDS_MAX, ErrorCode(code)
 
 
+class Placement(NamedTuple):
+    """A partition as one broker knows it."""
+
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+
+
 def make_topic(cluster: Cluster, topic: str, leaders: Sequence[int]) -> None:
     """Create a topic, and wait until every broker that is to lead a partition knows it."""
     asked = next(node for node in cluster.brokers if node.is_running)
@@ -78,16 +86,26 @@ def make_topic(cluster: Cluster, topic: str, leaders: Sequence[int]) -> None:
         )
 
 
-def leaders_of(node: ClusterNode, topic: str) -> list[int]:
-    """Return the leaders of a topic's partitions, as one broker knows them."""
+def placements_of(node: ClusterNode, topic: str) -> list[Placement]:
+    """Return a topic's partitions, as one broker knows them."""
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
     with BrokerConnection(node.port) as connection:
         answer = connection.ask(request, MetadataResponse, METADATA_VERSION)
     (found,) = answer.topics
-    by_index = {each.partition_index: each.leader_id for each in found.partitions}
+    by_index = {
+        each.partition_index: Placement(
+            each.leader_id, each.leader_epoch, frozenset(each.isr_nodes)
+        )
+        for each in found.partitions
+    }
     return [by_index[index] for index in sorted(by_index)]
+
+
+def leaders_of(node: ClusterNode, topic: str) -> list[int]:
+    """Return the leaders of a topic's partitions, as one broker knows them."""
+    return [each.leader for each in placements_of(node, topic)]
 
 
 def alive_brokers(node: ClusterNode) -> set[int]:

@@ -7,8 +7,9 @@
         cluster.nodes[1].kill()                       # SIGKILL; pause, resume, stop, start
         cluster.relays.cut(2, 1)                      # bytes from node 2 to node 1 wait
 
-Every listener is advertised through a relay (``relays``), for nodes and clients alike. Nodes of
-one cluster may be of different flavours. When a test fails, the end of each node's log is printed;
+Every listener is advertised through a relay (``relays``), for nodes and clients alike, unless
+``is_relayed`` is false: figures are not to have a relay in them. Nodes of one cluster may be of
+different flavours. When a test fails, the end of each node's log is printed;
 in any case every process is ended, by its pid.
 """
 
@@ -164,6 +165,7 @@ class Cluster:
         *,
         quorum: Quorum = "static",
         configs: Mapping[str, str] | None = None,
+        is_relayed: bool = True,
     ) -> None:
         """``flavour`` may be chosen node by node; ``configs`` are set on all nodes."""
         self.folder = folder
@@ -174,6 +176,7 @@ class Cluster:
         self._roles = dict(roles)
         self._flavour = flavour or Odradek()
         self._configs = dict(configs or {})
+        self._is_relayed = is_relayed
         self._stack = ExitStack()
 
     # Its nodes.
@@ -232,7 +235,7 @@ class Cluster:
         listeners = [names[role] for role in roles.split(",")]
         ports = dict(zip(listeners, free_ports(len(listeners)), strict=True))
         places = {
-            listener: Place(port, self.relays.add(node_id, port))
+            listener: Place(port, self.relays.add(node_id, port) if self._is_relayed else port)
             for listener, port in ports.items()
         }
         folder = self.folder / (name or f"node-{node_id}")
