@@ -259,6 +259,7 @@ class BrokerServer:
         self.lifecycle.close()
         self.fetchers.close()
         self.isr_proposals.close()
+        self.transactions.abandon()
         self.store.abandon()
 
     def look_at_directories(self) -> None:

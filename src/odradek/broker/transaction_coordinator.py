@@ -1,22 +1,20 @@
 """The transaction coordinator of this node: the shards of ``__transaction_state`` that it leads.
 
-What a transaction is and how it ends is decided in ``odradek.coordinator.transaction``; this writes
-the markers of what was decided, again and again until every partition has its own, and asks for
-others on this node whether a partition is part of a transaction. A decision counts when it is
+What a transaction is and how it ends is decided in ``odradek.coordinator.transaction``. This has
+the markers of what was decided brought to every partition (``marker_sender``), and answers whether
+a partition is part of a transaction, for this broker and for others. A decision counts when it is
 committed, and so does a marker: only then is the next step taken.
 
-Not here: markers for partitions that other brokers lead.
+A shard that is loaded hands out the markers of all that it finds decided: those that the
+coordinator before it has written are written once more, which does no harm.
 """
 
-import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from odradek.broker.coordinator_runtime import CoordinatorRuntime, Led
 from odradek.broker.internal_topics import TRANSACTION_TOPIC
-from odradek.broker.transaction_markers import append_marker
 from odradek.coordinator.record import CoordinatorRecord
 from odradek.core.clock import Instant
 from odradek.core.errors import ApiError, ErrorCode
@@ -28,45 +26,33 @@ from odradek.protocol.message import Message
 
 if TYPE_CHECKING:
     from odradek.broker.broker_server import BrokerServer
+    from odradek.broker.marker_sender import MarkerSender
+    from odradek.broker.verification_sender import VerificationSender
     from odradek.coordinator.transaction.markers import MarkersToWrite
     from odradek.coordinator.transaction.settings import TransactionSettings
     from odradek.coordinator.transaction.shard import TransactionShard
     from odradek.core.config import BrokerConfig
 
-MARKER_RETRY_MS: Final = 100
-_log = logging.getLogger("odradek.transactions")
-
 Errors = dict[TopicPartition, ErrorCode]
 Records = Sequence[CoordinatorRecord]
-
-# A partition that is gone needs no marker, and one that has moved on has had it.
-_NEEDS_NO_MARKER: Final = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH}
-)
-
-
-class _MarkerWriting:
-    """The markers of one transaction, while they are written."""
-
-    __slots__ = ("failed", "is_given_up", "led", "markers")
-
-    def __init__(self, led: Led["TransactionShard"], markers: "MarkersToWrite") -> None:
-        self.led = led
-        self.markers = markers
-        self.failed: list[TopicPartition] = []
-        """Those that wait for another try."""
-        self.is_given_up = False
 
 
 class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def __init__(self, broker: "BrokerServer") -> None:
         super().__init__(broker, TRANSACTION_TOPIC, self._new_shard, _decode)
         self._settings: TransactionSettings | None = None
-        self.marker_retries = 0
-        """Transactions some of whose markers wait for another try."""
+        self._sender: MarkerSender | None = None
+        self._questions: VerificationSender | None = None
+
+    @property
+    def marker_retries(self) -> int:
+        """Transactions some of whose markers wait for another try, or for a leader."""
+        return 0 if self._sender is None else self._sender.retries
 
     def on_update(self, update: MetadataUpdate) -> None:
-        """Hear of a new image: other settings, another version of transactions."""
+        """Hear of a new image: other settings, other leaders, another version of transactions."""
+        for sender in self._senders():
+            sender.on_update()
         if self._settings is None:
             return  # no shards yet
         kinds = {resource.type for resource in update.delta.configs_changed}
@@ -126,9 +112,45 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
         self.ask(transactional_id, decide, then, lambda code: then(dict.fromkeys(partitions, code)))
 
+    def ask_coordinator(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        then: Callable[[Errors], None],
+        *,
+        is_add: bool,
+        version: int,
+    ) -> None:
+        """Ask the coordinator of a transaction, on whichever broker: see ``add_or_verify``."""
+        from odradek.broker.verification_sender import Question, VerificationSender
+
+        if self._questions is None:
+            self._questions = VerificationSender(self._broker)
+        question = Question(
+            transactional_id, producer_id, producer_epoch, partitions, is_add, version, then
+        )
+        self._questions.ask(question)
+
+    def stop(self) -> None:
+        super().stop()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Ask and tell other brokers nothing more."""
+        for sender in self._senders():
+            sender.close()
+
+    def _senders(self) -> "Iterator[MarkerSender | VerificationSender]":
+        if self._sender is not None:
+            yield self._sender
+        if self._questions is not None:
+            yield self._questions
+
     def _on_applied(self, led: Led["TransactionShard"]) -> None:
         for markers in led.shard.take_markers(led.partition.log.high_watermark):
-            self._write_markers(_MarkerWriting(led, markers), markers.partitions)
+            self._send_markers(led, markers)
         if led.shard.wants_producer_id:
             self._broker.producer_ids.next(
                 lambda given: self._give_producer_id(led, given),
@@ -140,79 +162,40 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         led.shard.give_producer_id(producer_id)
         self._arm(led)
 
-    def _write_markers(self, writing: _MarkerWriting, partitions: Sequence[TopicPartition]) -> None:
-        for partition in partitions:
-            if self._is_over(writing):
-                return
-            self._write_marker(writing, partition)
+    def _send_markers(self, led: Led["TransactionShard"], markers: "MarkersToWrite") -> None:
+        from odradek.broker.marker_sender import MarkerSender, MarkerWriting
 
-    def _is_over(self, writing: _MarkerWriting) -> bool:
-        led = writing.led
-        is_ours = self._led.get(led.partition.key.partition) is led
-        return writing.is_given_up or not is_ours  # else the new leader writes them
+        if self._sender is None:
+            self._sender = MarkerSender(self._broker)
+        is_over, written = partial(self._is_over, led), partial(self._on_markers, led, markers)
+        self._sender.send(MarkerWriting(markers, is_over, written))
 
-    def _write_marker(self, writing: _MarkerWriting, partition: TopicPartition) -> None:
-        markers = writing.markers
-        outcome = partial(self._on_marker, writing, partition)
-        try:
-            led, end_offset = append_marker(
-                self._broker,
-                partition,
-                producer_id=markers.producer_id,
-                producer_epoch=markers.producer_epoch,
-                is_commit=markers.is_commit,
-                coordinator_epoch=markers.coordinator_epoch,
-                transaction_version=markers.transaction_version,
-            )
-        except ApiError as error:
-            outcome(error.code)
-            return
-        # Without a deadline: it is committed some day, or refused when leadership is lost.
-        led.when_committed(end_offset, outcome)
+    def _is_over(self, led: Led["TransactionShard"]) -> bool:
+        """Whether the shard has been given up: the new leader writes what is left."""
+        return self._led.get(led.partition.key.partition) is not led
 
-    def _on_marker(
-        self, writing: _MarkerWriting, partition: TopicPartition, code: ErrorCode
+    def _on_markers(
+        self,
+        led: Led["TransactionShard"],
+        markers: "MarkersToWrite",
+        partitions: Iterable[TopicPartition],
     ) -> None:
-        """Go on when a marker is committed, or is not."""
-        led, markers = writing.led, writing.markers
-        if self._is_over(writing):
+        """Take note of partitions that have their marker, or need none."""
+        if self._is_over(led):
             return
-        if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            # There was a marker of a later coordinator, or of somebody who claimed to be one. As
-            # with Kafka the transaction stays as it was decided, and its producer is told that it
-            # goes on. A coordinator of a later epoch writes what is left.
-            writing.is_given_up = True
-            named = markers.transactional_id
-            _log.error("markers of %s are given up: %s: %s", named, partition, code.name)
-        elif code and code not in _NEEDS_NO_MARKER:
-            # Of a directory that is full or broken there is an event already; not one a try.
-            is_known = code is ErrorCode.KAFKA_STORAGE_ERROR
-            level = logging.DEBUG if is_known else logging.WARNING
-            named = markers.transactional_id
-            _log.log(level, "marker of %s for %s: %s", named, partition, code.name)
-            self._retry_later(writing, partition)
-        else:
-            written = led.shard.on_marker_written(
+        now = self.now()
+        written = (
+            led.shard.on_marker_written(
                 markers.transactional_id,
                 markers.producer_id,
                 markers.producer_epoch,
                 partition,
-                self.now(),
+                now,
                 prepared_offset=markers.prepared_offset,
             )
-            self._apply_each(led, (written,))
-
-    def _retry_later(self, writing: _MarkerWriting, partition: TopicPartition) -> None:
-        writing.failed.append(partition)
-        if len(writing.failed) == 1:
-            self.marker_retries += 1
-            loop = asyncio.get_running_loop()
-            loop.call_later(MARKER_RETRY_MS / 1000, self._retry_markers, writing)
-
-    def _retry_markers(self, writing: _MarkerWriting) -> None:
-        self.marker_retries -= 1
-        failed, writing.failed = writing.failed, []
-        self._write_markers(writing, failed)
+            for partition in partitions
+        )
+        self._apply_each(led, written)
 
     def _new_shard(self, leader_epoch: int) -> "TransactionShard":
         from odradek.coordinator.transaction.settings import TransactionSettings

@@ -1,11 +1,14 @@
 """May a producer write to partitions in its transaction? Asked before the first write (KIP-890).
 
-The transaction's coordinator answers, in this turn of the loop or later: what it says must be
-committed first. So that a late batch can never begin a transaction that no marker ends, an answer
-is void if in between a marker came to the partition, or a later epoch of the producer asked.
+The transaction's coordinator answers, in this turn of the loop or later: it may be another broker,
+and what it says must be committed first. So that a late batch can never begin a transaction that no
+marker ends, an answer is void if in between a marker came to the partition, or a later epoch of the
+producer asked.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.broker.partition import Partition, Verification
@@ -57,6 +60,39 @@ def verify(
             errors[key] = code if code or is_valid else ErrorCode.INVALID_TXN_STATE
         then(errors)
 
-    broker.transactions.add_or_verify(
+    broker.transactions.ask_coordinator(
         transactional_id, *producer, list(asked), answered, is_add=is_add, version=version
     )
+
+
+def add_patiently(
+    broker: "BrokerServer",
+    transactional_id: str,
+    producer: Producer,
+    partitions: Mapping[TopicPartition, None],
+    then: Callable[[Errors], None],
+    *,
+    version: int,
+    tries_left: int | None = None,
+) -> None:
+    """Have partitions added as ``verify`` does; while the transaction before is ended, try again.
+
+    A producer may begin its next transaction while the markers of the last are still written. The
+    broker waits a moment for them (``add.partitions.to.txn.retry.backoff.max.ms``): to send the
+    batch again would cost more.
+    """
+    backoff_ms = broker.config.integer("add.partitions.to.txn.retry.backoff.ms")
+    if tries_left is None:
+        max_ms = broker.config.integer("add.partitions.to.txn.retry.backoff.max.ms")
+        tries_left = max_ms // backoff_ms
+    add = partial(add_patiently, broker, transactional_id, producer, partitions, then)
+
+    def answered(errors: Errors) -> None:
+        is_ending = ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
+        if not is_ending or tries_left <= 0 or not broker.is_ready:
+            then(errors)
+            return
+        again = partial(add, version=version, tries_left=tries_left - 1)
+        asyncio.get_running_loop().call_later(backoff_ms / 1000, again)
+
+    verify(broker, transactional_id, producer, partitions, answered, is_add=True, version=version)

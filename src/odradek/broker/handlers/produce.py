@@ -30,7 +30,7 @@ from odradek.broker.context import NO_REPLY, PENDING, Answer, RequestContext
 from odradek.broker.current_leader import find_current_leader
 from odradek.broker.opening import ClosedBatch, Opened
 from odradek.broker.partition import Partition
-from odradek.broker.transaction_verification import Errors, verify
+from odradek.broker.transaction_verification import Errors, add_patiently, verify
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.produce import (
@@ -271,15 +271,13 @@ def _verify(
     def verified(errors: Errors) -> None:
         then({each: _told(context, code) for each, code in errors.items()})
 
-    verify(
-        context.broker,
-        request.transactional_id,
-        producers.pop(),
-        dict.fromkeys(partition for partition, _ in batches),
-        verified,
-        is_add=context.version >= VERSION_ADDS_PARTITIONS,
-        version=_transaction_version(context),
-    )
+    partitions = dict.fromkeys(partition for partition, _ in batches)
+    asked = context.broker, request.transactional_id, producers.pop(), partitions, verified
+    version = _transaction_version(context)
+    if context.version >= VERSION_ADDS_PARTITIONS:
+        add_patiently(*asked, version=version)
+    else:
+        verify(*asked, is_add=False, version=version)
 
 
 def _transactional_batches(

@@ -26,6 +26,16 @@ VERSION_ABORTABLE: Final = 4
 VERSION_ADDS_PARTITION: Final = 5
 VERSION_TOPIC_IDS: Final = 6
 
+# Clients know these from coordinators of groups, and try again: the first without looking for the
+# group's coordinator, which is not to blame if that of the transaction is not reached.
+_UNVERIFIED: Final = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+
 
 def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
     by_id = context.version >= VERSION_TOPIC_IDS
@@ -44,7 +54,7 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
     def verified(errors: dict[TopicPartition, ErrorCode]) -> None:
         (code,) = errors.values()
         if code:
-            deliver(refuse(code))
+            deliver(refuse(_UNVERIFIED.get(code, code)))
             return
         context.broker.groups.write(
             context,
