@@ -520,6 +520,7 @@ class CoordinatorRuntime(Generic[S]):
             asyncio.get_running_loop().call_soon(self._load_some, led)
             return
         led.is_loaded = True
+        led.outbox.watch()  # a new leader may have loaded what is not committed yet
         self._apply_each(led, led.shard.on_loaded(self.now()))
 
     def _replay_some(self, led: Led[S]) -> None:
