@@ -241,6 +241,7 @@ class BrokerServer:
                 timer.cancel()
         self.fetchers.close()
         self.isr_proposals.close()
+        self.producer_ids.close()
         if self._compaction is not None:
             self._compaction.stop()
         self.publisher.stop()
@@ -259,6 +260,7 @@ class BrokerServer:
         self.lifecycle.close()
         self.fetchers.close()
         self.isr_proposals.close()
+        self.producer_ids.close()
         self.transactions.abandon()
         self.store.abandon()
 
