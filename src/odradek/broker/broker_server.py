@@ -187,10 +187,16 @@ class BrokerServer:
         # What cannot be used any more is left out; it was valid when it was set.
         self.take_dynamic_configs(self.metadata.image, is_start=True)
         await run_in_slices(self.slices, self._load_logs())
+        self._is_published = True  # what is committed from now on takes effect after all of this
         self.publisher.publish_all(self.metadata.image)
-        self._is_published = True
+        await self._until_published()
         self.lifecycle.on_logs_loaded()
         await self.lifecycle.until_unfenced()
+
+    async def _until_published(self) -> None:
+        published: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.publisher.when_published(lambda: published.set_result(None))
+        await published
 
     def serve(self) -> None:
         """Serve requests from now on, and do what is due from time to time."""
@@ -295,7 +301,7 @@ class BrokerServer:
             if directory.is_online:
                 node_events.directory_has_space(directory, now_ms - since_ms)
         if freed and self._is_ready:
-            self.publisher.lead_missing()
+            self.publisher.take_missing()
 
     @property
     def problems(self) -> list[str]:

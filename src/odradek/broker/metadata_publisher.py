@@ -13,22 +13,17 @@ come, and ``image`` changes when all are.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker import node_events
-from odradek.broker.partition import Partition
-from odradek.core.errors import ApiError
-from odradek.core.ids import TopicPartition, Uuid
+from odradek.broker.replica_changes import ReplicaChanges, Role
 from odradek.core.slices import SLICE_US_MAX, Steps
 from odradek.metadata.config_resource import ResourceType
 from odradek.metadata.dynamic_config import is_for_broker
 from odradek.metadata.image import ClusterImage, MetadataUpdate
-from odradek.metadata.partition import PartitionImage
-from odradek.metadata.topics import TopicImage
-from odradek.replication.leadership import Registration
+from odradek.metadata.touched import TopicIdPartition
 from odradek.storage.log_creation import LogCreation
 
 if TYPE_CHECKING:
@@ -36,8 +31,6 @@ if TYPE_CHECKING:
 
 LOGS_PER_TURN_MAX: Final = 16
 """New logs whose files are made before others have their turn."""
-
-NewLog = tuple[TopicPartition, Uuid]
 
 
 class MetadataPublisher:
@@ -50,6 +43,7 @@ class MetadataPublisher:
         self._is_waiting = False
         """For the disk, or for a step that takes slices: the next one is taken when it is done."""
         self._unfinished = 0
+        self._changes = ReplicaChanges(broker)
         self._published = ClusterImage()
 
     @property
@@ -69,24 +63,18 @@ class MetadataPublisher:
         self._run()
 
     def publish_all(self, image: ClusterImage) -> None:
-        """Take on all that an image has, here and now: for the start, when nobody waits."""
+        """Take on all that an image has: for a start, when no client waits for the image itself."""
         self._published = image
-        with self._broker.store.creating():
-            for topic in image.topics.values():
-                self._take_roles(topic, topic.partitions)
+        self._take_on(lambda: _all_partitions(image))
 
-    def lead_missing(self) -> None:
+    def take_missing(self) -> None:
         """Take on what could not be before: a directory that was full has space now."""
-        replicas = self._broker.replicas
-        with self._broker.store.creating():
-            for topic in self.image.topics.values():
-                numbers = [
-                    number
-                    for number in topic.partitions
-                    if replicas.find(TopicPartition(topic.name, number)) is None
-                ]
-                if numbers:
-                    self._take_roles(topic, numbers)
+        self._take_on(lambda: self._changes.find_missing(self._published))
+
+    def _take_on(self, keys: Callable[[], Iterator[TopicIdPartition]]) -> None:
+        self._unfinished += 1
+        self._steps.append(lambda: self._begin_taking_on(keys()))
+        self._run()
 
     def stop(self) -> None:
         """Take no more steps; what is committed takes effect at the next start."""
@@ -109,13 +97,22 @@ class MetadataPublisher:
 
     def _take_step(self, step: Callable[[], Steps[None] | None]) -> None:
         slices = step()
-        if slices is not None:
-            self._is_waiting = True
-            self._broker.slices.run(slices, self._on_step_taken)
+        if slices is None:
+            return
+        self._is_waiting = True
+        try:
+            self._broker.slices.run(slices, self._on_step_taken, self._on_failed)
+        except Exception as error:  # in the first slice
+            self._on_failed(error)
 
     def _on_step_taken(self, _outcome: None) -> None:
         self._is_waiting = False
         self._run()
+
+    def _on_failed(self, error: Exception) -> None:
+        """Give up: a part of an update is missing, and all that comes later rests on it."""
+        self.stop()
+        self._broker.fail("a change of the metadata could not take effect", error)
 
     def _run_later(self) -> None:
         if not self._is_scheduled:
@@ -129,68 +126,32 @@ class MetadataPublisher:
     # The steps of an update.
 
     def _begin(self, update: MetadataUpdate) -> Steps[None]:
-        broker = self._broker
+        changes, delta, image = self._changes, update.delta, update.image
         yield from node_events.topics_changed(update)
-        broker.metrics.partition_changes.on_update(update)
-        for gone in update.delta.topics_deleted:
-            yield
-            broker.replicas.remove_topic(gone.name, gone.topic_id)
-            for number in gone.partitions:
-                self._remove(TopicPartition(gone.name, number))
-                yield
-        yield from self._give_up(update)
-        new = yield from self._new_logs(update)
+        self._broker.metrics.partition_changes.on_update(update)
+        yield from changes.stop_deleted(delta)
+        # Sorted: topic ids are bytes, whose hashes differ from process to process.
+        keys = sorted(delta.partitions_changed)
+        yield from changes.give_up(image, keys)
+        roles = yield from changes.find_roles(image, keys, self._published)
+        yield from self._create_then(roles, partial(self._finish, update, roles))
+
+    def _begin_taking_on(self, keys: Iterator[TopicIdPartition]) -> Steps[None]:
+        roles = yield from self._changes.find_roles(self._published, keys, None)
+        yield from self._create_then(roles, partial(self._finish_taking_on, roles))
+
+    def _create_then(self, roles: Sequence[Role], then: Callable[[], Steps[None]]) -> Steps[None]:
+        """Have logs made that are missing, some at a time, and go on with ``then``."""
+        new = yield from self._changes.without_log(roles)
         starts = range(0, len(new), LOGS_PER_TURN_MAX)
         creations = [partial(self._create, new[at : at + LOGS_PER_TURN_MAX]) for at in starts]
-        self._steps.extendleft(reversed([*creations, partial(self._finish, update)]))
+        self._steps.extendleft(reversed([*creations, then]))
 
-    def _give_up(self, update: MetadataUpdate) -> Steps[None]:
-        """Stop leading what others lead now, before anything waits for the disk."""
-        broker = self._broker
-        for topic_id, number in sorted(update.delta.partitions_changed):
-            topic = update.image.topics_by_id[topic_id]
-            at, now = TopicPartition(topic.name, number), topic.partitions[number]
-            found = broker.replicas.find(at)
-            if found is None or now.leader == broker.node_id:
-                continue
-            if broker.node_id in now.replicas:
-                self._resign(at, now.leader_epoch, found)
-            else:
-                self._remove(at)
-            yield
-
-    def _resign(self, at: TopicPartition, leader_epoch: int, partition: Partition) -> None:
-        if at.topic in self._broker.coordinators:
-            self._broker.coordinators[at.topic].on_resigned(at.partition)
-        partition.resign(leader_epoch)
-
-    def _remove(self, at: TopicPartition) -> None:
-        self._broker.fetchers.remove(at)
-        if at.topic in self._broker.coordinators:
-            self._broker.coordinators[at.topic].on_resigned(at.partition)
-        self._broker.replicas.remove(at)
-
-    def _new_logs(self, update: MetadataUpdate) -> Steps[list[NewLog]]:
-        new = []
-        for topic_id, number in sorted(update.delta.partitions_changed):
-            yield
-            topic = update.image.topics_by_id[topic_id]
-            partition = TopicPartition(topic.name, number)
-            if self._broker.node_id in topic.partitions[number].replicas:
-                with suppress(ApiError):  # its disk is to blame, as who asks for it will hear
-                    if self._broker.store.get(partition) is None:
-                        new.append((partition, topic_id))
-        return new
-
-    def _create(self, new: Sequence[NewLog]) -> None:
-        broker = self._broker
-        with broker.store.plan_creation() as creation:
-            for partition, topic_id in new:
-                with suppress(ApiError):  # tried again when it is to be led, and told then
-                    broker.store.create(partition, topic_id, now_ms=broker.clock.now_ms())
+    def _create(self, roles: Sequence[Role]) -> None:
+        creation = self._changes.create_logs(roles)
         if creation.is_waiting:
             self._is_waiting = True
-            broker.threads.run(creation.run, partial(self._on_created, creation))
+            self._broker.threads.run(creation.run, partial(self._on_created, creation))
         else:
             creation.finish()
 
@@ -200,27 +161,31 @@ class MetadataPublisher:
         self._broker.look_at_directories()
         self._run()
 
-    def _finish(self, update: MetadataUpdate) -> Steps[None]:
-        broker, delta, image = self._broker, update.delta, update.image
-        for topic_id, number in delta.partitions_changed:
-            topic = image.topics_by_id[topic_id]
-            if topic.name not in broker.coordinators:
-                self._take_roles(topic, [number])
-                yield
-        self._published = image
+    def _finish_taking_on(self, roles: Sequence[Role]) -> Steps[None]:
+        image = self._published
+        yield from self._changes.add_topics(image, image.topics_by_id)
+        yield from self._take(image, roles)
         self._unfinished -= 1
-        for name in broker.coordinators:  # whose shards look at the new image
-            if name in image.topics:
-                topic = image.topics[name]
-                changed = delta.partitions_changed
-                numbers = [n for n in topic.partitions if (topic.topic_id, n) in changed]
-                self._take_roles(topic, numbers)
+
+    def _finish(self, update: MetadataUpdate, roles: Sequence[Role]) -> Steps[None]:
+        broker, delta, image = self._broker, update.delta, update.image
+        touched = dict.fromkeys(topic_id for topic_id, _ in sorted(delta.partitions_changed))
+        yield from self._changes.add_topics(image, touched)
+        yield from self._take(image, roles)
+        self._unfinished -= 1
         changes_broker = any(is_for_broker(each, broker.node_id) for each in delta.configs_changed)
         if changes_broker:
             broker.take_dynamic_configs(image)
         for coordinator in broker.coordinators.values():
             coordinator.on_update(update)  # with the configs as they are now
         yield from self._update_settings(update, image.topics if changes_broker else None)
+
+    def _take(self, image: ClusterImage, roles: Sequence[Role]) -> Steps[None]:
+        """Take on roles; those of coordinators last, whose shards look at the new image."""
+        changes = self._changes
+        yield from changes.take(roles, lambda role: not changes.is_of_coordinator(role))
+        self._published = image
+        yield from changes.take(roles, changes.is_of_coordinator)
 
     def _update_settings(self, update: MetadataUpdate, names: Iterable[str] | None) -> Steps[None]:
         """Give logs their new settings: those of all topics, or of those whose configs changed."""
@@ -234,36 +199,8 @@ class MetadataPublisher:
                 self._broker.store.update_settings(name, topic.partitions)
                 self._broker.replicas.update_settings(name, topic.partitions)
 
-    def _take_roles(self, topic: TopicImage, numbers: Iterable[int]) -> None:
-        """Lead the partitions whose leader this node is; of others have a copy, if it should."""
-        broker = self._broker
-        broker.replicas.add_topic(topic.name, topic.topic_id, len(topic.partitions))
-        for number in numbers:
-            partition = topic.partitions[number]
-            if broker.node_id not in partition.replicas:
-                continue
-            at = TopicPartition(topic.name, number)
-            is_leader = partition.leader == broker.node_id
-            try:
-                self._take_role(at, topic.topic_id, partition)
-            except ApiError as error:  # one bad partition must not fail its neighbours
-                node_events.partition_offline(at, error)
-                continue
-            if is_leader and topic.name in broker.coordinators:
-                broker.coordinators[topic.name].on_elected(number, partition.leader_epoch)
 
-    def _take_role(self, at: TopicPartition, topic_id: Uuid, partition: PartitionImage) -> None:
-        broker, now_ms = self._broker, self._broker.clock.now_ms()
-        if partition.leader == broker.node_id:
-            broker.fetchers.remove(at)  # before anything is appended here
-            registration = Registration(
-                partition.leader_epoch,
-                partition.partition_epoch,
-                partition.replicas,
-                partition.isr,
-                partition.leader_recovery_state,
-            )
-            broker.replicas.lead(at, topic_id, registration, now_ms)
-        else:
-            leader, epoch = partition.leader, partition.leader_epoch
-            broker.fetchers.follow(broker.replicas.follow(at, topic_id, leader, epoch, now_ms))
+def _all_partitions(image: ClusterImage) -> Iterator[TopicIdPartition]:
+    for topic in image.topics.values():
+        for number in topic.partitions:
+            yield TopicIdPartition(topic.topic_id, number)

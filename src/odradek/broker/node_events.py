@@ -8,7 +8,7 @@ from odradek.broker import lifecycle_events
 from odradek.core.config import BrokerConfig
 from odradek.core.errors import ApiError
 from odradek.core.event import Event
-from odradek.core.ids import TopicPartition
+from odradek.core.ids import TopicPartition, Uuid
 from odradek.metadata.image import MetadataUpdate
 from odradek.quorum.metadata_events import loss_fields
 from odradek.storage.log_directory import LogDirectory
@@ -126,6 +126,13 @@ def directory_has_space(directory: LogDirectory, took_ms: int) -> None:
 def partition_offline(partition: TopicPartition, error: ApiError) -> None:
     """Say that a partition has no log that could be used; the directory's own event says why."""
     _storage.error(Event("partition offline", partition=partition, error=error))
+
+
+def log_of_another_topic(partition: TopicPartition, found: Uuid, expected: Uuid) -> None:
+    """Say that a log is set aside, because its topic was deleted and created again since."""
+    _storage.warning(
+        Event("log of another topic", partition=partition, topic_id=found, expected=expected)
+    )
 
 
 def replica_truncated(

@@ -6,6 +6,7 @@ disk under it well. Handlers just ask for the leader and use what they get.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from odradek.broker.delayed import DelayedOperations
@@ -58,7 +59,8 @@ class Replicas:
         """Forget a partition that is gone, or not this node's any more, with its log."""
         partition = self._partitions.pop(key, None)
         if partition is not None:
-            self.store.delete(key)
+            with suppress(ApiError):  # in a directory that is offline: a stray when it is back
+                self.store.delete(key)
             is_known = key.partition < self._partition_counts.get(key.topic, 0)
             partition.resign(
                 partition.leader_epoch,
@@ -96,7 +98,9 @@ class Replicas:
         if partition is None:
             log = self.store.get(key)
             if log is None:
-                log = self.store.create(key, topic_id, now_ms=now_ms)
+                # Not new: the publisher makes new logs. One that should be here may be in a
+                # directory that is offline.
+                log = self.store.create(key, topic_id, now_ms=now_ms, is_new=False)
             traffic = self.traffic.of(key.topic)
             partition = Partition(
                 key,

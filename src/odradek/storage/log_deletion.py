@@ -31,10 +31,15 @@ class LogDeletion:
         found = False
         for logs in (self._logs.future, self._logs.current):
             stored = logs.get(partition)
-            if stored is not None:
+            if stored is not None and stored.directory.is_online:
                 found = True
                 with stored.directory.guard:
                     self.discard(stored, kind)
+            elif stored is not None:
+                # Its folder stays. A later topic of this name has a log elsewhere meanwhile, and
+                # when the directory is back, the id in this one says that it is a stray.
+                found = True
+                self._logs.drop(stored)
         for directory in self._logs.directories:
             if partition in directory.failed:
                 found = True
