@@ -14,13 +14,14 @@ from typing import Final
 from odradek.client import NewTopic
 from odradek.client.errors import KafkaError
 from odradek.core.config import BrokerConfig
+from odradek.core.ids import Uuid
 from odradek.metadata import NO_LEADER
 from odradek.metadata.image import ClusterImage
 from odradek.node.node import Node
 from odradek.quorum.node_ports import NodePorts
 from odradek.testing.simulation import SimNode, World
 from tests.simulation.cluster.faults import Fault, draw_schedule
-from tests.simulation.cluster.layout import Formatting, draw_layout
+from tests.simulation.cluster.layout import Formatting, Layout, draw_layout
 from tests.simulation.cluster.ledger import Ledger
 from tests.simulation.cluster.machine import AnyNode, Machine
 from tests.simulation.cluster.nemesis import Nemesis
@@ -55,7 +56,7 @@ class Cluster:
     ) -> None:
         """Without a ``schedule`` one is drawn, of so many ``faults``, ``only`` of some kinds."""
         self.world = world
-        self.layout = draw_layout(world.random("layout"), shape)
+        self.layout = self.draw_layout(shape)
         self.is_over = False
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
         self._storm_seconds = storm_seconds
@@ -68,20 +69,27 @@ class Cluster:
         }
         self.clients: list[SimNode] = [world.add_node(f"client-{n}") for n in range(CLIENTS)]
         if schedule is None:
-            names = [client.name for client in self.clients]
-            schedule = draw_schedule(
-                world.random("faults"),
-                list(self.machines),
-                names,
-                count=faults,
-                only=only,
-                seconds=storm_seconds,
-            )
+            schedule = self.draw_schedule(faults, only)
         self.nemesis = Nemesis(self, schedule)
         self.oracle = Oracle(self)
         self.exits: list[str] = []
         self._rounds = 0
         world.after_round = self._after_round
+
+    # What the seed decides.
+
+    def draw_layout(self, shape: str | None) -> Layout:
+        return draw_layout(self.world.random("layout"), shape)
+
+    def draw_schedule(self, count: int, only: Sequence[str]) -> list[Fault]:
+        return draw_schedule(
+            self.world.random("faults"),
+            list(self.machines),
+            [client.name for client in self.clients],
+            count=count,
+            only=only,
+            seconds=self._storm_seconds,
+        )
 
     # Who is what.
 
@@ -96,6 +104,14 @@ class Cluster:
             if machine.quorum is not None and machine.quorum.is_leader
         ]
         return max(leading, key=lambda pair: pair[0])[1] if leading else None
+
+    def find_role(self, name: str) -> str | None:
+        """Return the machine that plays a part now which is not the quorum's."""
+        raise ValueError(f"who is {name}?")
+
+    def may_lose(self, topic_id: Uuid) -> bool:
+        """Whether an unclean election of a topic may lose what was committed."""
+        return False
 
     # The story.
 

@@ -89,19 +89,24 @@ def draw_schedule(
     count: int,
     seconds: float,
     only: Sequence[str] = (),
+    victims: Sequence[str] = (),
+    kinds_of: Mapping[str, tuple[int, Draw]] = KINDS,
 ) -> list[Fault]:
-    """Return faults in the order of their times; ``only`` those kinds, if some are given."""
-    kinds = [kind for kind in KINDS if kind in only or not only]
-    weights = [KINDS[kind][0] for kind in kinds]
+    """Return faults in the order of their times; ``only`` those kinds, if some are given.
+
+    ``victims`` are roles beside those of the quorum.
+    """
+    kinds = [kind for kind in kinds_of if kind in only or not only]
+    weights = [kinds_of[kind][0] for kind in kinds]
     schedule = []
     for _ in range(count):
         kind = random.choices(kinds, weights)[0]
-        duration, amount = KINDS[kind][1](random)
+        duration, amount = kinds_of[kind][1](random)
         at = random.uniform(0, seconds)
-        who = random.choice([LEADER, LEADER, FOLLOWER, *nodes])
+        who = random.choice([LEADER, LEADER, FOLLOWER, *victims, *nodes])
         whom = ""
         if kind in TWO:
-            others = [*nodes, *nodes, LEADER, FOLLOWER, random.choice(clients)]
+            others = [*nodes, *nodes, LEADER, FOLLOWER, *victims, random.choice(clients)]
             whom = random.choice([other for other in others if other != who])
         elif kind in ALL:
             who = "all"

@@ -61,6 +61,8 @@ class Layout:
     is_dynamic: bool = False
     """Whether the log names the voters (``--initial-controllers``), or all configs do."""
     configs: Mapping[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    """As ``storage format --feature`` has them; what is not named is the release's."""
 
     @property
     def controllers(self) -> list[Place]:
@@ -76,7 +78,7 @@ class Layout:
 
     def __str__(self) -> str:
         voters = "voters in the log" if self.is_dynamic else "static voters"
-        return f"{self.name}, {voters}, {dict(self.configs)}"
+        return f"{self.name}, {voters}, {[*self.features]}, {dict(self.configs)}"
 
 
 def _places(controllers: int, brokers: int, combined: int) -> tuple[Place, ...]:
@@ -89,12 +91,13 @@ SHAPES: Final[Mapping[str, tuple[Place, ...]]] = {
     "3 controllers, 2 brokers": _places(3, 2, 0),
     "1 controller, 2 brokers": _places(1, 2, 0),
     "1 combined": _places(0, 0, 1),
+    "3 controllers, 3 brokers": _places(3, 3, 0),
 }
 
 
 def draw_layout(random: Random, shape: str | None = None) -> Layout:
     names = list(SHAPES)
-    chosen = shape or random.choices(names, weights=[4, 4, 1, 0])[0]
+    chosen = shape or random.choices(names, weights=[4, 4, 1, 0, 0])[0]
     is_quick = random.random() < 0.6
     configs = {
         "broker.session.timeout.ms": "3000" if is_quick else "9000",
@@ -149,6 +152,7 @@ class Formatting:
         request = FormatRequest(
             cluster_id=self.cluster_id,
             initial_controllers=self._initial_controllers if names_voters else None,
+            features=self._layout.features,
         )
         plan = make_plan(config, request, self._random)
         format_directories(disk, plan, now_ms=now_ms, random=self._random, say=lambda _: None)

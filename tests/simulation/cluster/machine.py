@@ -66,6 +66,9 @@ class Machine:
         self.is_stopping = False
         self.is_paused = False
         self.stops_too_long = 0
+        self.may_lose_power: Callable[[], bool] = lambda: True
+        """Asked before power is lost: otherwise the process is killed, and its writes remain."""
+        self.power_lost_at = float("-inf")
         self.load_seconds = 0.0
         """How long it takes to bring what is committed into the image: more for one that lags."""
 
@@ -159,7 +162,10 @@ class Machine:
 
     def lose_power(self) -> None:
         """Stop without a word to peers; what was not synced is left to chance."""
-        if self.is_up:
+        if not self.may_lose_power():
+            self.kill()
+        elif self.is_up:
+            self.power_lost_at = self.world.now
             self._end()
             self.sim.crash()
             self.disk.crash()

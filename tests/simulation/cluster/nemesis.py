@@ -112,7 +112,7 @@ class Nemesis:
                 if machine.place.is_controller and machine is not leader
             ]
             return others[0] if others else None
-        return name
+        return self._cluster.find_role(name) if name.startswith("@") else name
 
     def _machine(self, name: str) -> Machine:
         return self._cluster.machines[name]

@@ -11,15 +11,17 @@ from typing import Final
 from odradek.testing.disk import SimulatedCrash
 from odradek.testing.simulation import World
 from tests.simulation.cluster.cluster import Cluster
+from tests.simulation.cluster.data_cluster import DataCluster
 from tests.simulation.cluster.faults import Fault, to_text
 from tests.simulation.cluster.quorum_cluster import QuorumCluster
 
-LEVELS: Final = {"nodes": Cluster, "quorum": QuorumCluster}
+LEVELS: Final = {"nodes": Cluster, "quorum": QuorumCluster, "data": DataCluster}
 
 
 @dataclass
 class Outcome:
     seed: int
+    level: str
     layout: str
     failure: str | None
     digest: str
@@ -41,7 +43,8 @@ class Outcome:
         if with_lines:
             words += self.lines
         if self.failure is not None:
-            words.append(f"again: python -m tests.simulation.cluster {self.seed} --trace")
+            command = f"python -m tests.simulation.cluster {self.seed} --level {self.level} --trace"
+            words.append(f"again: {command}")
         return "\n".join(words)
 
 
@@ -70,13 +73,13 @@ def tell(
     try:
         with World(seed, trace_lines_max=100) as world:
             cluster = LEVELS[level](world, shape=shape, schedule=schedule, only=only)
-            return _tell(world, cluster)
+            return _tell(world, cluster, level)
     finally:
         gc.enable()
         gc.collect()
 
 
-def _tell(world: World, cluster: Cluster) -> Outcome:
+def _tell(world: World, cluster: Cluster, level: str) -> Outcome:
     logger, lines = logging.getLogger("odradek"), _Lines(cluster)
     before = logger.level, logger.propagate
     logger.addHandler(lines)
@@ -94,6 +97,7 @@ def _tell(world: World, cluster: Cluster) -> Outcome:
     assert world.trace is not None
     return Outcome(
         world.seed,
+        level,
         str(cluster.layout),
         failure,
         world.trace.digest(),

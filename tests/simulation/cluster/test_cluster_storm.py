@@ -36,6 +36,11 @@ def test_the_quorum_alone_agrees_through_a_storm(seed: int) -> None:
     check(tell(seed, level="quorum"))
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_replicated_data_survives_a_storm(seed: int) -> None:
+    check(tell(seed, level="data"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1050))
 def test_a_long_row_of_clusters(seed: int) -> None:

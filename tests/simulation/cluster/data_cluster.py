@@ -1,0 +1,244 @@
+"""A cluster with replicated data: the story of ``cluster``, with clients that write and read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+from odradek.client import NewTopic
+from odradek.client.consumer.records import AnyRecord
+from odradek.client.errors import KafkaError
+from odradek.core.ids import TopicPartition, Uuid
+from odradek.metadata.image import ClusterImage
+from odradek.testing.anomalies import Isolation, Recorder, check
+from odradek.testing.simulation import SimNode, World
+from tests.simulation.cluster.cluster import HEAL_SECONDS_MAX, START_SECONDS_MAX, Cluster
+from tests.simulation.cluster.data_faults import COORDINATOR, DATA_KINDS, DATA_LEADER
+from tests.simulation.cluster.data_workload import (
+    KEYS,
+    Copier,
+    LooseSender,
+    Member,
+    Poller,
+    Sender,
+    Transactional,
+    Worker,
+    drain,
+)
+from tests.simulation.cluster.faults import Fault, draw_schedule
+from tests.simulation.cluster.layout import Layout, draw_layout
+from tests.simulation.cluster.oracle import ViolationError
+from tests.simulation.cluster.replica_oracle import ReplicaOracle
+from tests.simulation.cluster.workload import Administrator, make_admin
+
+DATA_SHAPES: Final = ("3 combined", "3 controllers, 3 brokers")
+DATA_FAULTS: Final = 10
+DATA_STORM_SECONDS: Final = 25.0
+DATA_CONFIGS: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.flush.interval.messages": "9223372036854775807",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "1000",
+}
+TOPICS: Final = {"in": (3, 3, 2), "out": (2, 3, 2), "loose": (2, 2, 1)}
+"""Partitions, replicas, min.insync.replicas."""
+
+
+class DataCluster(Cluster):
+    has_transactions = False
+
+    def __init__(self, world: World, **options: Any) -> None:
+        options.setdefault("storm_seconds", DATA_STORM_SECONDS)
+        options.setdefault("faults", DATA_FAULTS)
+        super().__init__(world, **options)
+        self.recorder = Recorder(self.clients[0].clock)
+        self.replica_oracle = ReplicaOracle(self)
+        self.sent_loosely: set[str] = set()
+        self._values = count(1)
+        for machine in self.machines.values():
+            machine.may_lose_power = self._are_all_in_sync
+
+    # What the seed decides.
+
+    def draw_layout(self, shape: str | None) -> Layout:
+        random = self.world.random("data layout")
+        chosen = shape or random.choice(DATA_SHAPES)
+        layout = draw_layout(self.world.random("layout"), chosen)
+        configs = {
+            **layout.configs,
+            **DATA_CONFIGS,
+            "replica.lag.time.max.ms": random.choice(["2000", "6000"]),
+        }
+        features = () if random.random() < 0.7 else ("eligible.leader.replicas.version=0",)
+        return replace(layout, configs=configs, features=features)
+
+    def draw_schedule(self, count: int, only: Sequence[str]) -> list[Fault]:
+        return draw_schedule(
+            self.world.random("faults"),
+            list(self.machines),
+            [client.name for client in self.clients],
+            count=count,
+            only=only,
+            seconds=self._storm_seconds,
+            victims=(DATA_LEADER, DATA_LEADER, COORDINATOR),
+            kinds_of=DATA_KINDS,
+        )
+
+    def find_role(self, name: str) -> str | None:
+        topic, number = {DATA_LEADER: ("in", 0), COORDINATOR: ("__consumer_offsets", 0)}[name]
+        image = self.oracle.latest
+        found = None if image is None else image.topics.get(topic)
+        leader = -1 if found is None else found.partitions[number].leader
+        return None if leader < 0 else self.machine_of(leader).name
+
+    def may_lose(self, topic_id: Uuid) -> bool:
+        """Whether an unclean election of the topic may lose what was committed."""
+        return False
+
+    def _are_all_in_sync(self) -> bool:
+        """Whether losing one disk's last writes loses nothing: all others have everything."""
+        image = self.oracle.latest
+        return image is not None and all(
+            set(partition.isr) == set(partition.replicas)
+            for topic in image.topics.values()
+            for partition in topic.partitions.values()
+            if len(partition.replicas) > 1
+        )
+
+    # The story.
+
+    def start(self) -> None:
+        for machine in self.machines.values():
+            machine.start()
+        self._wait_until_well(START_SECONDS_MAX)
+        node = self.clients[0]
+
+        async def create() -> None:
+            topics = [
+                NewTopic(name, partitions, replicas, configs={"min.insync.replicas": str(least)})
+                for name, (partitions, replicas, least) in TOPICS.items()
+            ]
+            async with make_admin(self, node, "create") as admin:
+                (await admin.create_topics(topics)).unwrap()
+
+        self.world.run_until_done(node.spawn(create()), 120)
+
+    def begin_work(self) -> None:
+        random = self.world.random("work")
+        workers: list[Worker] = [Sender(self, self.clients[0], "sender")]
+        workers += self._draw_workers(random)
+        self._tasks = [each.node.spawn(each.run()) for each in workers]
+        self._tasks.append(self.clients[1].spawn(Administrator(self, self.clients[1]).run()))
+
+    def _draw_workers(self, random: Random) -> list[Worker]:
+        one, two, three = self.clients
+        workers: list[Worker] = []
+        workers.append(LooseSender(self, two, "loose", random.choice(("0", "1"))))
+        isolation = random.choice([*Isolation])
+        workers.append(Poller(self, three, "poller", isolation))
+        if random.random() < 0.6:
+            protocol = random.choice(("classic", "consumer"))
+            nodes: tuple[SimNode, ...] = (two, three)
+            workers += [
+                Member(self, node, f"member-{number}", "members", protocol)
+                for number, node in enumerate(nodes)
+            ]
+        if random.random() < 0.6 and self.has_transactions:
+            workers.append(Copier(self, one, "copier"))
+        if random.random() < 0.6 and self.has_transactions:
+            workers.append(Transactional(self, three, "transactional"))
+        return workers
+
+    def new_value(self, name: str) -> str:
+        return f"{name} {next(self._values)}"
+
+    def on_loose_read(self, records: Sequence[AnyRecord]) -> None:
+        for record in records:
+            value = (record.value or b"").decode()
+            if value not in self.sent_loosely:
+                raise ViolationError(f"{value!r} was read from {record.topic}; nobody sent it")
+
+    def problems_of(self, image: ClusterImage) -> list[str]:
+        found = super().problems_of(image)
+        for topic in image.topics.values():
+            for number, partition in topic.partitions.items():
+                if set(partition.isr) != set(partition.replicas):
+                    found.append(
+                        f"{topic.name}-{number}: only {partition.isr} of {partition.replicas} "
+                        "are in sync"
+                    )
+        return found
+
+    def check_end(self) -> None:
+        node = self.clients[0]
+        try:
+            self.world.run_until_done(node.spawn(drain(self, node)), 120)
+        except KafkaError as error:
+            raise ViolationError(f"not everything can be read: {error!r}") from error
+        self._wait_until_equal(HEAL_SECONDS_MAX)
+        self._check_replicas()
+        for machine in self.machines.values():
+            self.oracle.check(machine)
+        self.oracle.check_controllers()
+        assert self.oracle.latest is not None
+        self.ledger.check(self.oracle.latest)
+        self._check_images_agree()
+        report = check(self.recorder.history(), drained=frozenset(KEYS))
+        self.oracle.most["operations"] = report.operations
+        self.oracle.most["values read"] = report.records_read
+        self.oracle.reached.update(self.replica_oracle.reached)
+        if report.bad:
+            raise ViolationError(str(report))
+
+    def _wait_until_equal(self, seconds_max: float) -> None:
+        end = self.world.now + seconds_max
+        while problems := self._replica_problems():
+            if self.world.now >= end:
+                raise ViolationError(f"after {seconds_max} s: {'; '.join(problems[:6])}")
+            self.world.run_for(0.1)
+
+    def _replica_problems(self) -> list[str]:
+        """Say which replicas are not where their leader is, and what is open in them."""
+        found: list[str] = []
+        ends: dict[TopicPartition, set[int]] = {}
+        for machine in self.machines.values():
+            for partition in self.replica_oracle.partitions_of(machine):
+                log, key = partition.log, partition.key
+                ends.setdefault(key, set()).add(log.log_end_offset)
+                if log.high_watermark != log.log_end_offset:
+                    found.append(
+                        f"{key} on {machine.name}: high watermark {log.high_watermark}, end "
+                        f"{log.log_end_offset}"
+                    )
+                elif log.last_stable_offset != log.high_watermark:
+                    found.append(f"{key} on {machine.name}: a transaction is open")
+        found += [f"{key} ends at {each}" for key, each in ends.items() if len(each) > 1]
+        return found
+
+    def _check_replicas(self) -> None:
+        image = self.oracle.latest
+        assert image is not None
+        for machine in self.machines.values():
+            self.replica_oracle.check(machine)
+        for topic in image.topics.values():
+            for number, partition in topic.partitions.items():
+                names = [self.machine_of(each).name for each in partition.replicas]
+                self.replica_oracle.check_equal(topic.topic_id, number, names)
+
+    def _after_round(self, name: str) -> None:
+        super()._after_round(name)
+        machine = self.machines.get(name)
+        if machine is not None:
+            self.replica_oracle.check(machine)
+            self.replica_oracle.check_image()

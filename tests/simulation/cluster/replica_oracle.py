@@ -1,0 +1,390 @@
+"""What must hold for replicated partitions, looked at after every round of a machine's loop.
+
+I3   one broker leads a partition in one leader epoch
+I4   the high watermark is within the log, that of a leader does not go back in its epoch, and every
+     replica that is or may be in the ISR has what is before it
+I5   what was before a high watermark stays: at its offset, with its checksum, in every later leader
+I6   batches with the same offset and leader epoch are the same, and so is all before them
+I10  a fenced broker is in no ISR of two or more
+I13  a new topic begins with an empty log, whatever its name was used for before
+
+The oracle keeps, for each replica, the batches it has (``_Mirror``); only what was appended or cut
+since the last look is read again.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from odradek.broker.partition import Partition
+from odradek.core.errors import ApiError
+from odradek.core.ids import TopicPartition, Uuid
+from odradek.metadata.image import ClusterImage
+from odradek.metadata.partition import LeaderRecoveryState, PartitionImage
+from odradek.records.batch import iter_headers
+from odradek.replication.leadership import Leadership
+from odradek.storage.log import Log
+from tests.simulation.cluster.machine import Machine
+from tests.simulation.cluster.oracle import ViolationError
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.cluster import Cluster
+
+_READ_BYTES_MAX: Final = 1 << 20
+
+
+class Batch(NamedTuple):
+    base_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+
+
+_base_offset = attrgetter("base_offset")
+
+
+class _Mirror:
+    """The batches of one replica, as far as they were looked at."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.batches: list[Batch] = []
+        self.end_offset = 0
+        self.truncations = log._truncations
+        self.seen: tuple[object, ...] = ()
+        self.leads: tuple[int, int] | None = None
+        """The epoch in which it leads, and its high watermark."""
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of the first batch that begins at or after ``offset``."""
+        return bisect_left(self.batches, offset, key=_base_offset)
+
+    def cut(self, offset: int) -> None:
+        del self.batches[self.index_of(offset) :]
+        if self.batches and self.batches[-1].next_offset > offset:
+            del self.batches[-1]
+        self.end_offset = self.batches[-1].next_offset if self.batches else 0
+
+    def between(self, start: int, end: int) -> list[Batch]:
+        return self.batches[self.index_of(start) : self.index_of(end)]
+
+
+class _Truth:
+    """What is known of one partition, whoever has it."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, str] = {}
+        self.written: dict[tuple[int, int], tuple[Batch, Batch | None]] = {}
+        """By offset and epoch: the batch there, and the one before it."""
+        self.committed: list[Batch] = []
+        self.committed_end = 0
+        self.start_offset = 0
+        self.is_relaxed = False
+        """An unclean election was allowed to lose what was committed."""
+        self.began: dict[int, float] = {}
+        """When each leader epoch was first seen."""
+
+
+class ReplicaOracle:
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._mirrors: dict[str, tuple[int, dict[tuple[Uuid, int], _Mirror]]] = {}
+        self._truths: dict[tuple[Uuid, int], _Truth] = {}
+        self._image: ClusterImage | None = None
+        self.reached: Counter[str] = Counter()
+
+    def truth_of(self, topic_id: Uuid, number: int) -> _Truth:
+        at = (topic_id, number)
+        found = self._truths.get(at)
+        if found is None:
+            found = self._truths[at] = _Truth()
+        return found
+
+    # What a machine has.
+
+    def partitions_of(self, machine: Machine) -> Sequence[Partition]:
+        node = machine.node
+        broker = getattr(node, "_broker", None)
+        if node is None or broker is None or machine.disk.is_off or node.failure is not None:
+            return ()
+        found: dict[TopicPartition, Partition] = broker.replicas._partitions
+        return list(found.values())
+
+    def check(self, machine: Machine) -> None:
+        partitions = self.partitions_of(machine)
+        if not partitions:
+            return
+        life, mirrors = self._mirrors.get(machine.name, (0, {}))
+        if life != machine.lives:
+            life, mirrors = machine.lives, {}
+            self._mirrors[machine.name] = (life, mirrors)
+        for partition in partitions:
+            log = partition.log
+            seen = (
+                partition.leadership,
+                partition.leader_epoch,
+                log.log_end_offset,
+                log.high_watermark,
+                log._truncations,
+                log.log_start_offset,
+            )
+            at = (partition.topic_id, partition.key.partition)
+            mirror = mirrors.get(at)
+            if mirror is not None and mirror.seen == seen and mirror.log is log:
+                continue
+            if mirror is None or mirror.log is not log:
+                mirror = mirrors[at] = _Mirror(log)
+                if log.log_end_offset and not self.truth_of(*at).leaders:
+                    raise ViolationError(
+                        f"{partition.key} on {machine.name}: a new topic begins with a log that "
+                        f"ends at {log.log_end_offset}"
+                    )
+            mirror.seen = seen
+            self._check_partition(machine, partition, mirror)
+
+    def _check_partition(self, machine: Machine, partition: Partition, mirror: _Mirror) -> None:
+        truth = self.truth_of(partition.topic_id, partition.key.partition)
+        where = f"{partition.key} on {machine.name}"
+        log = partition.log
+        if not log.log_start_offset <= log.high_watermark <= log.log_end_offset:
+            raise ViolationError(
+                f"{where}: start {log.log_start_offset}, high watermark {log.high_watermark}, "
+                f"end {log.log_end_offset}"
+            )
+        partition.check_invariants()
+        self._update(where, truth, mirror)
+        leadership = partition.leadership
+        if leadership is None:
+            mirror.leads = None
+            return
+        self._check_leader(machine, partition, leadership, truth, mirror, where)
+
+    # I6.
+
+    def _update(self, where: str, truth: _Truth, mirror: _Mirror) -> None:
+        """Read what is new in a replica, and compare it with what others have there."""
+        log = mirror.log
+        if mirror.truncations != log._truncations or log.log_end_offset < mirror.end_offset:
+            self.reached["cuts"] += mirror.truncations != log._truncations
+            mirror.truncations = log._truncations
+            self._cut(truth, mirror)
+        if log.log_end_offset == mirror.end_offset:
+            return
+        before = mirror.batches[-1] if mirror.batches else None
+        for batch in self._read(log, max(mirror.end_offset, log.log_start_offset)):
+            known = truth.written.setdefault((batch.base_offset, batch.epoch), (batch, before))
+            if known[0] != batch:
+                raise ViolationError(f"{where} has {batch}, where others have {known[0]}")
+            if before is not None and known[1] is not None and known[1] != before:
+                raise ViolationError(
+                    f"{where} has {before} before {batch}, where others have {known[1]}"
+                )
+            mirror.batches.append(batch)
+            before = batch
+        mirror.end_offset = log.log_end_offset
+
+    def _cut(self, truth: _Truth, mirror: _Mirror) -> None:
+        """Drop what is not in the log any more: all from the first batch that differs."""
+        log = mirror.log
+        mirror.cut(log.log_end_offset)
+        present = {batch.base_offset: batch for batch in self._read(log, log.log_start_offset)}
+        kept = 0
+        for batch in mirror.batches:
+            if present.get(batch.base_offset, batch) != batch:
+                break
+            if batch.next_offset > log.log_start_offset and batch.base_offset not in present:
+                break
+            kept += 1
+        del mirror.batches[kept:]
+        mirror.end_offset = mirror.batches[-1].next_offset if mirror.batches else 0
+
+    def _read(self, log: Log, start: int) -> list[Batch]:
+        batches: list[Batch] = []
+        offset = start
+        while offset < log.log_end_offset:
+            try:
+                records = log.read(offset, bytes_max=_READ_BYTES_MAX).records
+            except ApiError as error:
+                raise ViolationError(
+                    f"{log.partition}: {offset} cannot be read: {error}"
+                ) from error
+            if not records:
+                break
+            for header in iter_headers(records, partial_tail=True):
+                batches.append(
+                    Batch(
+                        header.base_offset,
+                        header.next_offset,
+                        header.partition_leader_epoch,
+                        header.crc,
+                    )
+                )
+            offset = batches[-1].next_offset
+        return batches
+
+    # I3, I4, I5.
+
+    def _check_leader(
+        self,
+        machine: Machine,
+        partition: Partition,
+        leadership: Leadership,
+        truth: _Truth,
+        mirror: _Mirror,
+        where: str,
+    ) -> None:
+        log, epoch = partition.log, partition.leader_epoch
+        first = truth.leaders.setdefault(epoch, machine.name)
+        if first != machine.name:
+            raise ViolationError(f"{where}: leads in epoch {epoch}, as {first} does")
+        truth.began.setdefault(epoch, self._cluster.world.now)
+        high_watermark = log.high_watermark
+        if mirror.leads is None or mirror.leads[0] != epoch:
+            self.reached["elections"] += 1
+            self._check_election(partition, truth, mirror, where)
+        elif high_watermark < mirror.leads[1]:
+            raise ViolationError(
+                f"{where}: the high watermark of epoch {epoch} goes from {mirror.leads[1]} back to "
+                f"{high_watermark}"
+            )
+        mirror.leads = (epoch, high_watermark)
+        if high_watermark > truth.committed_end:
+            self._check_reach(partition, leadership, truth, where)
+            self._commit(truth, mirror, high_watermark, where)
+
+    def _check_election(
+        self, partition: Partition, truth: _Truth, mirror: _Mirror, where: str
+    ) -> None:
+        """Check that a new leader has all that was ever committed."""
+        log, epoch = partition.log, partition.leader_epoch
+        if truth.is_relaxed:
+            self._relax(truth, mirror)
+            return
+        start = max(log.log_start_offset, truth.start_offset)
+        own = mirror.between(start, truth.committed_end)
+        known = [each for each in truth.committed if each.base_offset >= start]
+        if own != known:
+            raise ViolationError(
+                f"{where}: leads in epoch {epoch} without what was committed: "
+                f"{_first_difference(known, own)}; its log ends at {log.log_end_offset}, "
+                f"committed was {truth.committed_end}"
+            )
+
+    def _relax(self, truth: _Truth, mirror: _Mirror) -> None:
+        """Take what an unclean leader has for the truth: only a suffix may be gone."""
+        truth.is_relaxed = False
+        kept = 0
+        for one, other in zip(truth.committed, mirror.batches, strict=False):
+            if one != other:
+                break
+            kept += 1
+        if kept < len(truth.committed):
+            self.reached["unclean losses"] += 1
+        del truth.committed[kept:]
+        truth.committed_end = truth.committed[-1].next_offset if truth.committed else 0
+
+    def _check_reach(
+        self, partition: Partition, leadership: Leadership, truth: _Truth, where: str
+    ) -> None:
+        """Check that all that may be in the ISR have what is committed now."""
+        members = set(leadership.isr.maximal)
+        known = self._known(partition)
+        if known is not None and known.leader_epoch == partition.leader_epoch:
+            members.update(known.isr)
+        for member in sorted(members):
+            machine = self._cluster.machine_of(member)
+            if machine.power_lost_at >= truth.began[partition.leader_epoch]:
+                continue  # the leader may not know yet that it has less now
+            for other in self.partitions_of(machine):
+                if other.topic_id != partition.topic_id or other.key != partition.key:
+                    continue
+                following = other.following
+                if (
+                    following is not None
+                    and following.leader_epoch == partition.leader_epoch
+                    and other.log.log_end_offset < partition.log.high_watermark
+                ):
+                    raise ViolationError(
+                        f"{where}: {partition.log.high_watermark} is committed, and {member} of "
+                        f"the ISR {sorted(members)} has only {other.log.log_end_offset}"
+                    )
+
+    def _known(self, partition: Partition) -> PartitionImage | None:
+        image = self._cluster.oracle.latest
+        topic = None if image is None else image.topics_by_id.get(partition.topic_id)
+        return None if topic is None else topic.partitions.get(partition.key.partition)
+
+    def _commit(self, truth: _Truth, mirror: _Mirror, end: int, where: str) -> None:
+        for batch in mirror.between(truth.committed_end, end):
+            if truth.committed and batch.base_offset < truth.committed[-1].next_offset:
+                raise ViolationError(f"{where}: {batch} overlaps {truth.committed[-1]}")
+            truth.committed.append(batch)
+        truth.committed_end = end
+        self.reached["commits"] += 1
+
+    # What the metadata says.
+
+    def check_image(self) -> None:
+        """Look at the newest image, if there is one that was not looked at."""
+        image = self._cluster.oracle.latest
+        if image is None or image is self._image:
+            return
+        before, self._image = self._image, image
+        fenced = {each for each, broker in image.brokers.items() if broker.fenced}
+        for topic_id, topic in image.topics_by_id.items():
+            was = None if before is None else before.topics_by_id.get(topic_id)
+            if was is topic and not fenced:
+                continue
+            for number, partition in topic.partitions.items():
+                where = f"{topic.name}-{number}"
+                both = set(partition.isr) & set(partition.elr)
+                if both:
+                    raise ViolationError(f"{where}: {both} are in the ISR and in the ELR")
+                if len(partition.isr) > 1 and fenced & set(partition.isr):
+                    raise ViolationError(f"{where}: fenced brokers in the ISR {partition.isr}")
+                old = None if was is None else was.partitions.get(number)
+                if old is not partition:
+                    self._on_change(topic_id, number, old, partition)
+
+    def _on_change(
+        self, topic_id: Uuid, number: int, old: PartitionImage | None, new: PartitionImage
+    ) -> None:
+        if old is None:
+            return
+        if len(new.isr) < len(old.isr):
+            self.reached["ISR shrinks"] += 1
+        elif len(new.isr) > len(old.isr):
+            self.reached["ISR grows"] += 1
+        if new.elr and not old.elr:
+            self.reached["ELR"] += 1
+        is_unclean = new.leader_recovery_state is LeaderRecoveryState.RECOVERING
+        if is_unclean and new.leader_epoch != old.leader_epoch:
+            self.reached["unclean elections"] += 1
+            if self._cluster.may_lose(topic_id):
+                self.truth_of(topic_id, number).is_relaxed = True
+
+    # At the end.
+
+    def check_equal(self, topic_id: Uuid, number: int, names: Sequence[str]) -> None:
+        """Check that replicas have the same batches, all of them committed."""
+        logs = [self._mirrors[name][1][topic_id, number] for name in names]
+        one = logs[0]
+        for name, other in zip(names, logs, strict=True):
+            start = max(one.log.log_start_offset, other.log.log_start_offset)
+            left, right = one.between(start, 1 << 62), other.between(start, 1 << 62)
+            if left != right:
+                raise ViolationError(
+                    f"{one.log.partition}: {name} has another log than {names[0]}: "
+                    f"{_first_difference(left, right)}"
+                )
+
+
+def _first_difference(wanted: list[Batch], found: list[Batch]) -> str:
+    for number, batch in enumerate(wanted):
+        if number >= len(found):
+            return f"{batch} is missing"
+        if found[number] != batch:
+            return f"{batch} is {found[number]}"
+    return f"{found[len(wanted)]} is too much" if len(found) > len(wanted) else "nothing"
