@@ -14,7 +14,6 @@ from typing import Final
 from odradek.client import NewTopic
 from odradek.client.errors import KafkaError
 from odradek.core.config import BrokerConfig
-from odradek.core.ids import Uuid
 from odradek.metadata import NO_LEADER
 from odradek.metadata.image import ClusterImage
 from odradek.node.node import Node
@@ -109,8 +108,8 @@ class Cluster:
         """Return the machine that plays a part now which is not the quorum's."""
         raise ValueError(f"who is {name}?")
 
-    def may_lose(self, topic_id: Uuid) -> bool:
-        """Whether an unclean election of a topic may lose what was committed."""
+    def may_lose(self, topic: str) -> bool:
+        """Whether any unclean election of a topic may lose what was committed."""
         return False
 
     # The story.

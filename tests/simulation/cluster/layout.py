@@ -73,6 +73,11 @@ class Layout:
         return [place for place in self.places if place.is_broker]
 
     @property
+    def has_elr(self) -> bool:
+        """Whether replicas that left the ISR may stay eligible (KIP-966)."""
+        return "eligible.leader.replicas.version=0" not in self.features
+
+    @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"{place.name}:{CLIENT_PORT}" for place in self.brokers)
 

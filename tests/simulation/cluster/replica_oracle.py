@@ -81,8 +81,8 @@ class _Truth:
         self.committed: list[Batch] = []
         self.committed_end = 0
         self.start_offset = 0
-        self.is_relaxed = False
-        """An unclean election was allowed to lose what was committed."""
+        self.joined: dict[int, float] = {}
+        """When each replica was last taken into the ISR, having all that was committed."""
         self.began: dict[int, float] = {}
         """When each leader epoch was first seen."""
 
@@ -94,6 +94,8 @@ class ReplicaOracle:
         self._truths: dict[tuple[Uuid, int], _Truth] = {}
         self._image: ClusterImage | None = None
         self.reached: Counter[str] = Counter()
+        self.losses: list[str] = []
+        """Partitions that lost what was committed, as they were allowed to."""
 
     def truth_of(self, topic_id: Uuid, number: int) -> _Truth:
         at = (topic_id, number)
@@ -243,7 +245,7 @@ class ReplicaOracle:
         high_watermark = log.high_watermark
         if mirror.leads is None or mirror.leads[0] != epoch:
             self.reached["elections"] += 1
-            self._check_election(partition, truth, mirror, where)
+            self._check_election(machine, partition, truth, mirror, where)
         elif high_watermark < mirror.leads[1]:
             raise ViolationError(
                 f"{where}: the high watermark of epoch {epoch} goes from {mirror.leads[1]} back to "
@@ -255,12 +257,17 @@ class ReplicaOracle:
             self._commit(truth, mirror, high_watermark, where)
 
     def _check_election(
-        self, partition: Partition, truth: _Truth, mirror: _Mirror, where: str
+        self,
+        machine: Machine,
+        partition: Partition,
+        truth: _Truth,
+        mirror: _Mirror,
+        where: str,
     ) -> None:
         """Check that a new leader has all that was ever committed."""
         log, epoch = partition.log, partition.leader_epoch
-        if truth.is_relaxed:
-            self._relax(truth, mirror)
+        if self._may_lose(machine, partition, truth):
+            self._relax(machine, partition, truth, mirror)
             return
         start = max(log.log_start_offset, truth.start_offset)
         own = mirror.between(start, truth.committed_end)
@@ -272,16 +279,33 @@ class ReplicaOracle:
                 f"committed was {truth.committed_end}"
             )
 
-    def _relax(self, truth: _Truth, mirror: _Mirror) -> None:
+    def _may_lose(self, machine: Machine, partition: Partition, truth: _Truth) -> bool:
+        """Whether a new leader may lack what was committed, by Kafka's rules.
+
+        It lost its power after it was last in sync, and all others left the ISR before it. With
+        eligible leader replicas such an election is an unclean one, and says so.
+        """
+        leadership, layout = partition.leadership, self._cluster.layout
+        assert leadership is not None
+        joined = truth.joined.get(machine.place.node_id, 0.0)
+        is_unclean = leadership.recovery_state == LeaderRecoveryState.RECOVERING
+        if is_unclean and self._cluster.may_lose(partition.key.topic):
+            return True
+        return machine.power_lost_at >= joined and (is_unclean or not layout.has_elr)
+
+    def _relax(
+        self, machine: Machine, partition: Partition, truth: _Truth, mirror: _Mirror
+    ) -> None:
         """Take what an unclean leader has for the truth: only a suffix may be gone."""
-        truth.is_relaxed = False
+        truth.joined[machine.place.node_id] = self._cluster.world.now
         kept = 0
         for one, other in zip(truth.committed, mirror.batches, strict=False):
             if one != other:
                 break
             kept += 1
         if kept < len(truth.committed):
-            self.reached["unclean losses"] += 1
+            self.reached["losses"] += 1
+            self.losses.append(str(partition.key))
         del truth.committed[kept:]
         truth.committed_end = truth.committed[-1].next_offset if truth.committed else 0
 
@@ -346,11 +370,19 @@ class ReplicaOracle:
                     raise ViolationError(f"{where}: fenced brokers in the ISR {partition.isr}")
                 old = None if was is None else was.partitions.get(number)
                 if old is not partition:
+                    self._cluster.say(f"{where} {_describe(partition)}")
                     self._on_change(topic_id, number, old, partition)
 
     def _on_change(
         self, topic_id: Uuid, number: int, old: PartitionImage | None, new: PartitionImage
     ) -> None:
+        is_unclean = new.leader_recovery_state is LeaderRecoveryState.RECOVERING
+        if not is_unclean or old is None or new.leader_epoch == old.leader_epoch:
+            before = () if old is None else old.isr
+            truth = self.truth_of(topic_id, number)
+            truth.joined.update(
+                dict.fromkeys(set(new.isr).difference(before), self._cluster.world.now)
+            )
         if old is None:
             return
         if len(new.isr) < len(old.isr):
@@ -359,11 +391,8 @@ class ReplicaOracle:
             self.reached["ISR grows"] += 1
         if new.elr and not old.elr:
             self.reached["ELR"] += 1
-        is_unclean = new.leader_recovery_state is LeaderRecoveryState.RECOVERING
         if is_unclean and new.leader_epoch != old.leader_epoch:
             self.reached["unclean elections"] += 1
-            if self._cluster.may_lose(topic_id):
-                self.truth_of(topic_id, number).is_relaxed = True
 
     # At the end.
 
@@ -379,6 +408,15 @@ class ReplicaOracle:
                     f"{one.log.partition}: {name} has another log than {names[0]}: "
                     f"{_first_difference(left, right)}"
                 )
+
+
+def _describe(partition: PartitionImage) -> str:
+    epochs = f"epochs {partition.leader_epoch} {partition.partition_epoch}"
+    words = f"leader {partition.leader} ISR {partition.isr} of {partition.replicas} {epochs}"
+    if partition.elr or partition.last_known_elr:
+        words += f" ELR {partition.elr} last {partition.last_known_elr}"
+    is_recovering = partition.leader_recovery_state is LeaderRecoveryState.RECOVERING
+    return words + " unclean" * is_recovering
 
 
 def _first_difference(wanted: list[Batch], found: list[Batch]) -> str:
