@@ -20,6 +20,20 @@ from odradek.replication.replica_log import ReplicaLog
 from odradek.replication.truncation import truncation_offset
 
 NO_EPOCH: Final = -1
+RETRY_FIRST_MS: Final = 10
+"""After the first refusal of a kind that metadata ends; each further one doubles it."""
+REFUSALS_COUNTED_MAX: Final = 16
+ENDED_BY_METADATA: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Refusals of a leader that has not applied the metadata that elects it: it will within moments.
+With the whole ``replica.fetch.backoff.ms``, as in Kafka, all acks=all writes would stand still for
+a second."""
 
 
 class Wanted(NamedTuple):
@@ -85,7 +99,15 @@ NOTHING: Final = Nothing()
 
 
 class Following:
-    __slots__ = ("_backoff_ms", "_retry_at_ms", "has_failed", "leader_epoch", "leader_id", "log")
+    __slots__ = (
+        "_backoff_ms",
+        "_refusals",
+        "_retry_at_ms",
+        "has_failed",
+        "leader_epoch",
+        "leader_id",
+        "log",
+    )
 
     def __init__(
         self, log: ReplicaLog, leader_id: int, leader_epoch: int, backoff_ms: int = 1_000
@@ -98,6 +120,8 @@ class Following:
         self.has_failed = False
         """Its own disk has failed: it asks for nothing more."""
         self._retry_at_ms: int | None = None
+        self._refusals = 0
+        """In this epoch, of a kind that metadata ends."""
 
     def follow(self, leader_id: int, leader_epoch: int) -> bool:
         """Follow as the metadata says; return whether that is another leader or epoch."""
@@ -107,6 +131,7 @@ class Following:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self._retry_at_ms = None
+        self._refusals = 0
         return True
 
     # What to ask.
@@ -176,6 +201,9 @@ class Following:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return FindOffsets()
         self.delay(now_ms)
+        if code in ENDED_BY_METADATA:
+            self._retry_at_ms = now_ms + min(RETRY_FIRST_MS << self._refusals, self._backoff_ms)
+            self._refusals = min(self._refusals + 1, REFUSALS_COUNTED_MAX)
         return NOTHING
 
     def delay(self, now_ms: int) -> None:
