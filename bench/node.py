@@ -193,7 +193,7 @@ def _latency(targets: list[Target]) -> Iterator[Row]:
             topic = f"latency-{number}"
             _create(target, topic)
             Producer({"bootstrap.servers": target.bootstrap_servers}).list_topics(topic, timeout=10)
-            spent[target.name] += _synchronous(target, topic)
+            spent[target.name] += synchronous(target, topic)
     for target in targets:
         rate = len(spent[target.name]) / (sum(spent[target.name]) / 1e6)
         yield Row("synchronous produce of 100 B", target.name, rate, "requests/s")
@@ -203,7 +203,7 @@ def _latency(targets: list[Target]) -> Iterator[Row]:
             yield Row(f"synchronous produce of 100 B, p{percent}", target.name, cut, "us")
 
 
-def _synchronous(target: Target, topic: str) -> list[float]:
+def synchronous(target: Target, topic: str) -> list[float]:
     """Return the µs of each of many produces, one after another, acks=all."""
     builder = BatchBuilder()
     builder.append(int(time.time() * 1000), None, b"x" * 100)
