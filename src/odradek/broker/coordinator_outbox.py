@@ -57,6 +57,17 @@ class CoordinatorOutbox:
         log = self._partition.log
         return not self._held and log.high_watermark >= log.log_end_offset
 
+    def pause(self) -> None:
+        """Send nothing until ``resume``: records are being written, and not replayed yet."""
+        self._partition.on_advanced = None
+
+    def resume(self) -> None:
+        """Send what was committed meanwhile, and go on."""
+        if self._held and self._held[0].offset <= self._partition.log.high_watermark:
+            self._on_advanced()
+        else:
+            self.watch()
+
     def watch(self) -> None:
         """Have the partition call when its watermark moves, if that has not reached everything.
 

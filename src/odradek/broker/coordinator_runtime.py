@@ -1,50 +1,44 @@
 """Runs the coordinators of an internal topic: one shard of state per partition this node leads.
 
-A shard decides, this carries out: what it wants written is appended to its partition as one batch
-and replayed into it; replies go out when everything the shard had written by then is committed
-(``coordinator_outbox``), so no client learns of something that a crash could take back. The same
-holds for reads. A new leader's shard is made by replaying its partition; meanwhile requests are
-refused with COORDINATOR_LOAD_IN_PROGRESS.
+A shard decides, this carries out: what it wants written is appended to its partition and, if that
+succeeds, replayed into it; replies go out when everything the shard had written by then is
+committed (``coordinator_outbox``), so no client learns of something that a crash could take back.
+The same holds for reads. A new leader's shard is made by replaying its partition
+(``coordinator_loading``); meanwhile requests are refused with COORDINATOR_LOAD_IN_PROGRESS.
 
-All on the event loop. Loading gives way to others after every LOAD_BYTES_PER_TURN bytes.
+A partition without followers commits inline: each result is appended as it comes. With followers
+the results of one turn of the loop are one batch (``coordinator_turn``).
+
+A shard lives as long as the leader epoch it was loaded in. All here is on the event loop.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from odradek.broker.context import PENDING, Answer, RequestContext
-from odradek.broker.coordinator_outbox import NONE_DUE, CoordinatorOutbox
+from odradek.broker.coordinator_loading import CoordinatorLoading, Decode
+from odradek.broker.coordinator_outbox import NONE_DUE
+from odradek.broker.coordinator_shards import Deliver, Led, Refuse, S, Waiting
+from odradek.broker.coordinator_turn import Planned, batch_of
 from odradek.broker.partition import Partition
 from odradek.coordinator.record import CoordinatorRecord
 from odradek.coordinator.result import Caller, Reply, Result
 from odradek.core.clock import Instant
-from odradek.core.errors import ApiError, CorruptionError, ErrorCode
+from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.core.java_hash import partition_of
 from odradek.metadata.image import MetadataUpdate
 from odradek.metadata.partition import NO_LEADER
-from odradek.protocol.message import Message
-from odradek.records import (
-    BatchBuilder,
-    BatchHeader,
-    CompressionType,
-    ControlRecordType,
-    read_records,
-)
-from odradek.storage.disk import Buffer
-from odradek.storage.producer_replay import read_marker
+from odradek.records import CompressionType
 from odradek.storage.producer_state import AppendOrigin
-from odradek.storage.scan import iter_batches
 
 if TYPE_CHECKING:
     from odradek.broker.broker_server import BrokerServer
 
-LOAD_BYTES_PER_TURN: Final = 1024 * 1024
 NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
 _log = logging.getLogger("odradek.coordinator")
 
 # What a failed append means to the client of a coordinator.
@@ -56,76 +50,8 @@ _APPEND_ERRORS: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
 
-
-class Shard(Protocol):
-    def replay(
-        self, key: Message, value: Message | None, *, offset: int, producer_id: int
-    ) -> None: ...
-
-    def replay_marker(self, producer_id: int, *, is_committed: bool) -> None: ...
-
-    def on_append_failed(
-        self, records: Iterable[CoordinatorRecord], now: Instant
-    ) -> Iterable[Result]:
-        """Hear that records of a result are not in the log; its replies were refused."""
-
-    def on_loaded(self, now: Instant) -> Iterable[Result]:
-        """All that was written is replayed; from here on requests come."""
-
-    def tick(self, now: Instant) -> Iterable[Result]:
-        """Do what is due; each result is carried out before the next is asked for."""
-
-    def next_deadline_ms(self) -> int | None: ...
-
-
-S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
 K = TypeVar("K")
-
-Decode = Callable[[bytes, bytes | None], tuple[Message, Message | None] | None]
-"""Makes messages of a record's bytes; None for a type of record that we do not know."""
-
-Deliver = Callable[[Message], None]
-Refuse = Callable[[ErrorCode], Message]
-
-
-class Waiting:
-    """A request that a shard has not answered yet."""
-
-    __slots__ = ("deliver", "refuse")
-
-    def __init__(self, deliver: Deliver, refuse: Refuse) -> None:
-        self.deliver = deliver
-        self.refuse = refuse
-
-
-class Led(Generic[S]):
-    """A partition this node leads, and its shard."""
-
-    __slots__ = (
-        "deadline_ms",
-        "is_loaded",
-        "is_ticking",
-        "leader_epoch",
-        "loaded_offset",
-        "outbox",
-        "partition",
-        "shard",
-        "waiting",
-    )
-
-    def __init__(
-        self, partition: Partition, shard: S, on_committed: "Callable[[Led[S]], None]"
-    ) -> None:
-        self.partition = partition
-        self.shard = shard
-        self.leader_epoch = partition.leader_epoch
-        self.is_loaded = False
-        self.is_ticking = False
-        self.loaded_offset = partition.log.log_start_offset
-        self.deadline_ms = NONE_DUE
-        self.waiting: dict[Waiting, None] = {}
-        self.outbox = CoordinatorOutbox(partition, lambda: on_committed(self))
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -140,30 +66,38 @@ class CoordinatorRuntime(Generic[S]):
         self._broker = broker
         self.topic = topic
         self._make_shard = make_shard
-        self._decode = decode
         self._codec = codec
         self._led: dict[int, Led[S]] = {}
+        self._loading: CoordinatorLoading[S] = CoordinatorLoading(
+            broker.slices, decode, self._is_led, self._on_loaded, self._on_load_failed
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NONE_DUE
 
     # Which partitions.
 
+    def on_epoch(self, number: int, leader_epoch: int) -> None:
+        """Give up a shard of another epoch, before the partition is led in this one.
+
+        Another leader may have written in between, even if one change of the metadata brings both.
+        """
+        led = self._led.get(number)
+        if led is not None and led.leader_epoch != leader_epoch:
+            self.on_resigned(number)
+
     def on_elected(self, number: int, leader_epoch: int) -> None:
         """Load the shard of a partition that this node leads, if it did not in this epoch yet."""
-        led = self._led.get(number)
-        if led is None or led.leader_epoch != leader_epoch:
-            self._load(number)
-
-    def _load(self, number: int) -> None:
-        self.on_resigned(number)
+        self.on_epoch(number, leader_epoch)
+        if number in self._led:
+            return
         try:
             partition = self._broker.replicas.leader(TopicPartition(self.topic, number))
         except ApiError as error:
             _log.error("%s-%d has no log to load: %s", self.topic, number, error)
             return
         shard = self._make_shard(partition.leader_epoch)
-        self._led[number] = led = Led(partition, shard, self._on_committed)
-        self._load_some(led)
+        self._led[number] = led = Led(partition, shard, self._codec, self._on_committed)
+        self._loading.load(led)
 
     def on_resigned(self, number: int) -> None:
         """Forget a shard; clients that wait for it must look for the new coordinator."""
@@ -266,6 +200,8 @@ class CoordinatorRuntime(Generic[S]):
         """Have all shards answer from what they know, as ``read_each``; all or none."""
         try:
             leds = [self._ready(led) for led in list(self._led.values())]
+            for led in leds:
+                self._flush(led)
         except ApiError as error:
             failed(error.code)
             return
@@ -293,15 +229,17 @@ class CoordinatorRuntime(Generic[S]):
         call: Callable[[S, Caller, Instant], Result],
         refuse: Refuse,
         deliver: Deliver | None = None,
+        *,
+        is_blind: bool = False,
     ) -> Answer:
         """Have the shard of ``key`` answer a request, now or when it is time.
 
         ``refuse`` makes the response if there is no shard, or none any more; ``deliver`` gets the
-        response if it is not to go out as it is.
+        response if it is not to go out as it is. For ``is_blind`` see ``coordinator_turn``.
         """
         deliver = deliver or context.reply
         try:
-            led = self._find(key)
+            led = self._find(key, is_blind=is_blind)
         except ApiError as error:
             deliver(refuse(error.code))
             return PENDING
@@ -315,7 +253,7 @@ class CoordinatorRuntime(Generic[S]):
             refuse_now = partial(self._refuse, led, waiting)
             self._hold(led, partial(refuse_now, error.code), refuse_now)
             return PENDING
-        self._apply_each(led, (result,))
+        self._carry_out(led, key, self._answering(led, result), is_blind=is_blind)
         return PENDING
 
     def ask(
@@ -336,15 +274,8 @@ class CoordinatorRuntime(Generic[S]):
             failed(error.code)
             return
         records, answer = call(led.shard, self.now())
-        result = Result(tuple(records))
-        try:
-            self._write(led, result)
-        except ApiError as error:
-            failed(_told(error.code))
-            self._on_append_failed(led, result, error.code)
-        else:
-            self._hold(led, partial(then, answer), failed)
-        self._apply_each(led, ())
+        planned = Planned(Result(tuple(records)), partial(then, answer), failed)
+        self._carry_out(led, key, planned)
 
     def tell_all(self, call: Callable[[S, Instant], Iterable[Result]]) -> None:
         """Tell every loaded shard about something that happened."""
@@ -353,11 +284,15 @@ class CoordinatorRuntime(Generic[S]):
             if led.is_loaded:
                 self._apply_each(led, call(led.shard, now))
 
-    def _find(self, key: str) -> Led[S]:
+    def _find(self, key: str, *, is_blind: bool = False) -> Led[S]:
+        """Return the shard of a key, which has replayed all that a plan for it depends on."""
         led = self._led.get(self.partition_for(key).partition)
         if led is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, key)
-        return self._ready(led)
+        led = self._ready(led)
+        if led.turn.concerns(key, is_blind=is_blind):
+            self._flush(led)
+        return led
 
     def _ready(self, led: Led[S]) -> Led[S]:
         """Return a shard as it is to be asked: with all done that is due.
@@ -374,49 +309,101 @@ class CoordinatorRuntime(Generic[S]):
     # Carrying out.
 
     def _apply_each(self, led: Led[S], results: Iterable[Result]) -> None:
+        """Carry out results that may be about any key, one after the other, at once."""
+        self._flush(led)
         for result in results:
-            self._apply(led, result)
+            self._append_now(led, self._answering(led, result))
         self._on_applied(led)
         self._arm(led)
 
     def _on_committed(self, led: Led[S]) -> None:
         """Go on with what waited for commits: decisions whose effects may be seen now."""
-        if led.is_loaded and self._led.get(led.partition.key.partition) is led:
-            self._apply_each(led, ())
+        if led.is_loaded and self._is_led(led):
+            self._on_applied(led)
+            self._arm(led)
 
     def _on_applied(self, led: Led[S]) -> None:
         """Do what a shard wants besides records and replies; for subclasses."""
 
-    def _apply(self, led: Led[S], result: Result) -> None:
-        try:
-            self._write(led, result)
-        except ApiError as error:
-            self._on_append_failed(led, result, error.code)
-            return
-        if result.replies:
-            self._hold_replies(led, result.replies)
+    def _answering(self, led: Led[S], result: Result) -> Planned:
+        replies = result.replies
+        send = partial(self._send, led, replies) if replies else None
+        return Planned(result, send, partial(self._refuse_replies, led, replies))
 
-    def _write(self, led: Led[S], result: Result) -> None:
-        """Append records as one batch and replay them into the shard."""
-        if not result.records:
+    def _carry_out(
+        self, led: Led[S], key: str, planned: Planned, *, is_blind: bool = False
+    ) -> None:
+        """Carry out what was planned for a key: with the rest of the turn, if there are followers.
+
+        Its batch would otherwise have a round trip to them of its own.
+        """
+        result = planned.result
+        if not (result.records and led.partition.has_followers and result.producer is None):
+            self._append_now(led, planned)
+            self._on_applied(led)
+        else:
+            if not led.turn.has_room_for(result):
+                self._flush(led)
+            if not led.turn:
+                asyncio.get_running_loop().call_soon(self._end_turn, led)
+            led.turn.add(key, planned, self._broker.clock.now_ms(), is_blind=is_blind)
+        self._arm(led)
+
+    def _append_now(self, led: Led[S], planned: Planned) -> None:
+        result = planned.result
+        if result.records:
+            self._flush(led)  # which was planned before
+            batch = batch_of(result, self._codec(), self._broker.clock.now_ms())
+            self._append_each(led, batch, (planned,))
+        elif planned.send is not None:
+            self._hold(led, planned.send, planned.refuse)
+
+    def _end_turn(self, led: Led[S]) -> None:
+        if self._is_led(led):  # else all was refused
+            self._flush(led)
+
+    def _flush(self, led: Led[S]) -> None:
+        """Append what is planned."""
+        if led.turn:
+            planned, batch = led.turn.take()
+            self._append_each(led, batch, planned)
+            self._on_applied(led)
+            self._arm(led)
+
+    def _append_each(self, led: Led[S], batch: bytearray, planned: Sequence[Planned]) -> None:
+        """Append the batch of what is planned and replay it into the shard: all of it or nothing.
+
+        What an append commits must not be answered before the replay. An answer may bring the next
+        plan, and that would not know of these records, although they come before its own.
+        """
+        outbox = led.outbox
+        outbox.pause()
+        try:
+            now_ms = self._broker.clock.now_ms()
+            appended = led.partition.append(batch, now_ms, origin=AppendOrigin.COORDINATOR)
+        except ApiError as error:
+            outbox.resume()
+            self._on_append_failed(led, planned, _told(error.code))
             return
-        producer_id, producer_epoch = result.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        builder = BatchBuilder(
-            codec=self._codec(),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=result.producer is not None,
-        )
-        now_ms = self._broker.clock.now_ms()
-        for record in result.records:
-            builder.append(now_ms, record.key_bytes(), record.value_bytes())
-        offset = led.partition.append(
-            builder.build(), now_ms, origin=AppendOrigin.COORDINATOR
-        ).base_offset
-        for record in result.records:
-            led.shard.replay(record.key, record.value, offset=offset, producer_id=producer_id)
-            offset += 1
-        led.outbox.watch()
+        self._replay(led, appended.base_offset, planned)
+        outbox.resume()
+        for each in planned:
+            if each.send is not None:
+                self._hold(led, each.send, each.refuse)
+
+    def _replay(self, led: Led[S], offset: int, planned: Sequence[Planned]) -> None:
+        for result, _, _ in planned:
+            producer_id = NO_PRODUCER_ID if result.producer is None else result.producer.producer_id
+            for record in result.records:
+                led.shard.replay(record.key, record.value, offset=offset, producer_id=producer_id)
+                offset += 1
+
+    def _on_append_failed(self, led: Led[S], planned: Sequence[Planned], code: ErrorCode) -> None:
+        for each in planned:
+            each.refuse(code)
+            # What the shard says to it has replies only: it is not asked to write again.
+            for after in led.shard.on_append_failed(each.result.records, self.now()):
+                self._hold_replies(led, after.replies)
 
     def append_marker(
         self, number: int, batch: bytearray, producer_id: int, *, is_committed: bool, version: int
@@ -433,20 +420,19 @@ class CoordinatorRuntime(Generic[S]):
         led = self._led.get(number)
         if led is None or not led.is_loaded:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(partition.key))
-        partition.append(
-            batch,
-            self._broker.clock.now_ms(),
-            origin=AppendOrigin.COORDINATOR,
-            transaction_version=version,
-        )
-        led.shard.replay_marker(producer_id, is_committed=is_committed)
+        self._flush(led)
+        led.outbox.pause()
+        try:
+            partition.append(
+                batch,
+                self._broker.clock.now_ms(),
+                origin=AppendOrigin.COORDINATOR,
+                transaction_version=version,
+            )
+            led.shard.replay_marker(producer_id, is_committed=is_committed)
+        finally:
+            led.outbox.resume()
         return partition
-
-    def _on_append_failed(self, led: Led[S], result: Result, code: ErrorCode) -> None:
-        self._refuse_replies(led, result.replies, _told(code))
-        # What the shard says to it has replies only: it is not asked to write again.
-        for after in led.shard.on_append_failed(result.records, self.now()):
-            self._hold_replies(led, after.replies)
 
     def _hold(
         self,
@@ -500,52 +486,26 @@ class CoordinatorRuntime(Generic[S]):
             waiting.deliver(waiting.refuse(code))
 
     def _refuse_all(self, led: Led[S], code: ErrorCode) -> None:
+        for planned in led.turn.take_unwritten():
+            planned.refuse(code)
         led.outbox.close(code)
         for waiting in list(led.waiting):
             self._refuse(led, waiting, code)
 
     # Loading.
 
-    def _load_some(self, led: Led[S]) -> None:
-        if self._led.get(led.partition.key.partition) is not led:
-            return  # resigned meanwhile
-        try:
-            self._replay_some(led)
-        except (ApiError, CorruptionError) as error:
-            # Better no coordinator than one that has forgotten half of what it promised.
-            _log.error("%s cannot be loaded: %s", led.partition.key, error)
-            self.on_resigned(led.partition.key.partition)
-            return
-        if led.loaded_offset < led.partition.log.log_end_offset:
-            asyncio.get_running_loop().call_soon(self._load_some, led)
-            return
+    def _is_led(self, led: Led[S]) -> bool:
+        return self._led.get(led.partition.key.partition) is led
+
+    def _on_loaded(self, led: Led[S]) -> None:
         led.is_loaded = True
         led.outbox.watch()  # a new leader may have loaded what is not committed yet
         self._apply_each(led, led.shard.on_loaded(self.now()))
+        led.outbox.watch()  # what is loaded may have effects as soon as it is committed
 
-    def _replay_some(self, led: Led[S]) -> None:
-        log = led.partition.log
-        bytes_left = LOAD_BYTES_PER_TURN
-        while led.loaded_offset < log.log_end_offset and bytes_left > 0:
-            records = log.read(led.loaded_offset, bytes_max=bytes_left).records
-            bytes_left -= len(records)
-            for header in iter_batches(records):
-                self._load_batch(led.shard, records, header)
-                led.loaded_offset = header.next_offset
-
-    def _load_batch(self, shard: S, buffer: Buffer, header: BatchHeader) -> None:
-        if header.is_control:
-            marker = read_marker(buffer, header)
-            if marker is not None:
-                is_committed = marker.type is ControlRecordType.COMMIT
-                shard.replay_marker(header.producer_id, is_committed=is_committed)
-            return
-        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-        for record in read_records(buffer, header):
-            decoded = self._decode(bytes(record.key or b""), record.value)
-            if decoded is not None:
-                key, value = decoded
-                shard.replay(key, value, offset=record.offset, producer_id=producer_id)
+    def _on_load_failed(self, led: Led[S]) -> None:
+        if self._is_led(led):
+            self.on_resigned(led.partition.key.partition)
 
     # Time.
 
@@ -575,7 +535,7 @@ class CoordinatorRuntime(Generic[S]):
         now = self.now()
         self._timer_ms = 0  # one timer is set at the end, not one per shard
         for led in list(self._led.values()):
-            if led.is_loaded and led.deadline_ms <= now.monotonic_ms:
+            if led.is_loaded and led.deadline_ms <= now.monotonic_ms and self._is_led(led):
                 self._tick_one(led, now)
         self._set_timer(min((led.deadline_ms for led in self._led.values()), default=NONE_DUE))
 

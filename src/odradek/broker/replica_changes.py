@@ -203,6 +203,8 @@ class ReplicaChanges:
     def _lead(self, role: Role) -> None:
         broker, partition = self._broker, role.partition
         broker.fetchers.remove(role.at)  # before anything is appended here
+        if self.is_of_coordinator(role):  # nor is anything answered from another epoch's state
+            broker.coordinators[role.at.topic].on_epoch(role.at.partition, partition.leader_epoch)
         registration = Registration(
             partition.leader_epoch,
             partition.partition_epoch,

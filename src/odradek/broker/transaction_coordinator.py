@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.coordinator_runtime import CoordinatorRuntime, Led
+from odradek.broker.coordinator_runtime import CoordinatorRuntime
+from odradek.broker.coordinator_shards import Led
 from odradek.broker.internal_topics import TRANSACTION_TOPIC
 from odradek.coordinator.record import CoordinatorRecord
 from odradek.core.clock import Instant

@@ -9,6 +9,7 @@ from odradek.broker.coordinator_runtime import CoordinatorRuntime
 from odradek.broker.partition import Partition
 from odradek.core.ids import TopicPartition
 from odradek.metadata.image import ClusterImage
+from odradek.metadata.partition import DIRECTORY_UNASSIGNED
 from odradek.protocol.generated.metadata_records import PartitionChangeRecord
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
@@ -71,12 +72,33 @@ class Leadership:
         self, topic: str, leader: int, number: int = 0, replicas: list[int] | None = None
     ) -> None:
         """Return when the node has taken its new role."""
+        self._change(topic, PartitionChangeRecord(leader=leader, replicas=replicas), number)
+
+    def share(self, topic: str, replicas: list[int], isr: list[int], number: int = 0) -> None:
+        """Return when the node knows that others have copies too; none of them really fetches."""
+        (held, *_) = self._image.topics[topic].partitions[number].directories
+        directories = [held, *[DIRECTORY_UNASSIGNED] * (len(replicas) - 1)]
+        record = PartitionChangeRecord(replicas=replicas, isr=isr, directories=directories)
+        self._change(topic, record, number)
+
+    def pass_by(self, topic: str, number: int = 0) -> None:
+        """Have others lead, and this node again: it hears of both in one update."""
+        node_id = self._broker.node.broker.node_id
+        records = [PartitionChangeRecord(leader=each) for each in (ELSEWHERE, node_id)]
+        self._change(topic, records, number)
+
+    def _change(
+        self,
+        topic: str,
+        records: PartitionChangeRecord | list[PartitionChangeRecord],
+        number: int,
+    ) -> None:
         server = self._broker.node.broker
         topic_id = self._image.topics[topic].topic_id
-        record = PartitionChangeRecord(
-            partition_id=number, topic_id=topic_id, leader=leader, replicas=replicas
-        )
-        update = self._image.advance([record])
+        records = records if isinstance(records, list) else [records]
+        for record in records:
+            record.partition_id, record.topic_id = number, topic_id
+        update = self._image.advance(records)
         self._image = update.image
         done: list[None] = []
 

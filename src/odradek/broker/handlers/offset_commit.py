@@ -42,6 +42,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> Answer:
             topics=[_refused(each, each.partitions, code) for each in request.topics]
         ),
         deliver,
+        is_blind=True,  # what others commit makes no difference to whether it is accepted
     )
 
 
