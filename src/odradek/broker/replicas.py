@@ -167,6 +167,19 @@ class Replicas:
                 if the client says which epoch it knows, FENCED_LEADER_EPOCH and
                 UNKNOWN_LEADER_EPOCH.
         """
+        partition = self.replica(key, current_leader_epoch)
+        if not partition.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(key))
+        return partition
+
+    def replica(
+        self, key: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> Partition:
+        """Return a partition that this node has, whether it leads or follows (KIP-392).
+
+        Raises:
+            ApiError: As ``leader``.
+        """
         partition = self._partitions.get(key)
         if partition is None:
             is_stored = self.store.get(key) is not None  # refuses if the disk is to blame
@@ -175,8 +188,6 @@ class Replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(key))
         if current_leader_epoch not in (NO_LEADER_EPOCH, partition.leader_epoch):
             self._refuse_epoch(partition, current_leader_epoch)
-        if not partition.is_leader:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(key))
         return partition
 
     def _refuse_epoch(self, partition: Partition, claimed: int) -> None:

@@ -9,11 +9,14 @@ v12  flexible; last fetched epoch, diverging epoch (KIP-595).  v13  topics by id
 A fetch waits for ``min_bytes``, but not when the client must hear of something: a partition that
 is led elsewhere, an offset out of range, a diverging epoch. A topic that does not exist is no
 reason not to wait for the others, as in Kafka: clients would ask for it again in a tight loop.
+Consumers that know of rack ids (v11) may read from followers, up to the high watermark there.
 Followers read to the end of the log. Where one has got to is taken from its request, when what it
 asks for has been read without an error: not when a parked fetch is answered (KAFKA-8400).
 Benchmark: ``bench/fetch.py``.
 
-Not implemented: preferred read replicas (always -1), throttling.
+Not implemented: preferred read replicas (always -1), throttling. Kafka takes a fetch of replica -3,
+its own name for a log that moves between directories, for one of its own, and shows it records that
+are not committed; here it is a consumer.
 """
 
 from struct import Struct
@@ -41,6 +44,7 @@ from odradek.storage.leader_epochs import UNDEFINED, UNDEFINED_EPOCH
 from odradek.storage.log import Isolation, Log
 
 VERSION_STORAGE_ERRORS: Final = 6
+VERSION_FROM_FOLLOWERS: Final = 11
 VERSION_TOPIC_IDS: Final = 13
 VERSION_CURRENT_LEADER: Final = 16
 
@@ -74,6 +78,7 @@ class _Fetch:
         "_broker_epoch",
         "_by_id",
         "_bytes_max",
+        "_find",
         "_node_endpoints",
         "_replicas",
         "context",
@@ -96,7 +101,9 @@ class _Fetch:
         self.max_wait_ms = request.max_wait_ms
         self.is_enough = False
         self.context = context
-        self._replicas = context.broker.replicas
+        self._replicas = replicas = context.broker.replicas
+        is_any_good = self.follower_id < 0 and context.version >= VERSION_FROM_FOLLOWERS
+        self._find = replicas.replica if is_any_good else replicas.leader
         self._by_id = context.version >= VERSION_TOPIC_IDS
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._bytes_max)
@@ -112,10 +119,10 @@ class _Fetch:
         answers: list[tuple[CachedPartition, PartitionData]] = []
         for cached in self.scope.partitions:
             try:
-                led = self.leader(cached)
-                data = self._read_partition(cached, led, left, first=total == 0)
+                replica = self.find(cached)
+                data = self._read_partition(cached, replica, left, first=total == 0)
                 if is_first and self.follower_id >= 0 and not _is_diverging(data):
-                    self._on_follower_fetch(cached, led)
+                    self._on_follower_fetch(cached, replica)
             except ApiError as error:  # one bad partition must not fail its neighbours
                 answers.append((cached, self._refused(cached, error.code)))
                 is_final = is_final or error.code not in _DOES_NOT_EXIST
@@ -137,7 +144,7 @@ class _Fetch:
             response.node_endpoints = list(self._node_endpoints.values())
         return response
 
-    def leader(self, cached: CachedPartition) -> Partition:
+    def find(self, cached: CachedPartition) -> Partition:
         """Return the partition to read.
 
         Raises:
@@ -150,10 +157,10 @@ class _Fetch:
                 partition = cached.partition = TopicPartition(name, cached.wanted.partition)
         elif partition is None:
             partition = cached.partition = TopicPartition(cached.topic, cached.wanted.partition)
-        led = self._replicas.leader(partition, cached.wanted.current_leader_epoch)
+        replica = self._find(partition, cached.wanted.current_leader_epoch)
         if self.follower_id >= 0:
-            self._check_follower(led, cached.wanted.current_leader_epoch)
-        return led
+            self._check_follower(replica, cached.wanted.current_leader_epoch)
+        return replica
 
     def _check_follower(self, led: Partition, claimed_epoch: int) -> None:
         """Refuse a broker that is not a replica of the partition, or an earlier run of one.
@@ -180,19 +187,19 @@ class _Fetch:
         )
 
     def _read_partition(
-        self, cached: CachedPartition, led: Partition, left: int, *, first: bool
+        self, cached: CachedPartition, replica: Partition, left: int, *, first: bool
     ) -> PartitionData | None:
         """Read a partition; None if there is nothing that its client does not know.
 
         Raises:
             ApiError: For the client.
         """
-        wanted, log = cached.wanted, led.log
+        wanted, log = cached.wanted, replica.log
         if wanted.last_fetched_epoch != UNDEFINED_EPOCH:
             diverging = find_diverging_epoch(log, wanted)
             if diverging is not None:
                 return _diverging(wanted, log, diverging)
-        result = led.read(
+        result = replica.read(
             wanted.fetch_offset,
             min(left, wanted.partition_max_bytes),
             self.isolation,
@@ -226,7 +233,7 @@ class _Fetch:
             partition_index=cached.wanted.partition,
             error_code=code,
             high_watermark=-1,
-            aborted_transactions=None,
+            aborted_transactions=[] if code in _DOES_NOT_EXIST else None,  # as in Kafka
             records=b"",
         )
         if code in _LED_ELSEWHERE and version >= VERSION_CURRENT_LEADER and cached.partition:
@@ -234,11 +241,14 @@ class _Fetch:
         return data
 
     def _current_leader(self, at: TopicPartition) -> LeaderIdAndEpoch:
-        """Return who leads a partition, and see to it that the response says where that is."""
+        """Return who leads a partition; a consumer's response also says where that is.
+
+        Followers know the brokers' addresses from the metadata log.
+        """
         leader = find_current_leader(self.context.broker.image, at, self.context.listener)
         if leader is None:
             return LeaderIdAndEpoch()
-        if leader.endpoint is not None:
+        if leader.endpoint is not None and self.follower_id < 0:
             self._node_endpoints[leader.leader_id] = NodeEndpoint(**leader.endpoint._asdict())
         return LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
 
@@ -262,8 +272,8 @@ class _DelayedFetch(DelayedOperation):
         for cached in self._watched:
             wanted = cached.wanted
             try:
-                led = fetch.leader(cached)
-                log = led.log
+                replica = fetch.find(cached)
+                log = replica.log
                 if wanted.last_fetched_epoch != UNDEFINED_EPOCH and find_diverging_epoch(
                     log, wanted
                 ):
@@ -272,7 +282,7 @@ class _DelayedFetch(DelayedOperation):
                 return True  # the client must hear of it
             if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 return True
-            count = led.bytes_available(wanted.fetch_offset, fetch.isolation)
+            count = replica.bytes_available(wanted.fetch_offset, fetch.isolation)
             available += min(count, wanted.partition_max_bytes)
         return available >= fetch.min_bytes
 

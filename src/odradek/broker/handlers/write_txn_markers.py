@@ -4,6 +4,7 @@ Administrators send it too, to abort a transaction that hangs. v2 has the versio
 
 Answered when all markers are committed, or after ``request.timeout.ms`` with REQUEST_TIMED_OUT.
 
+A partition that has no replica here is UNKNOWN_TOPIC_OR_PARTITION, also if it exists elsewhere.
 A marker without a producer, or of a negative transaction version, is refused with INVALID_REQUEST
 for its own partitions. Kafka fails over it and answers UNKNOWN_SERVER_ERROR for the whole request.
 """
@@ -64,6 +65,8 @@ def _write(
 def _append(
     context: RequestContext, marker: WritableTxnMarker, partition: TopicPartition
 ) -> Appended:
+    if context.broker.replicas.find(partition) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} has no replica here")
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, "a marker without a producer")
     return append_marker(
