@@ -424,7 +424,7 @@ class Log:
         # writes the recovery point to its checkpoint file before it goes on.
         self.recovery_point = min(self.recovery_point, self.segments.active.base_offset)
         self._truncate_epochs_from_end(offset)
-        self.high_watermark = min(self.high_watermark, offset)
+        self.high_watermark = min(max(self.high_watermark, self.log_start_offset), offset)
 
     def _truncate_epochs_from_end(self, offset: int) -> None:
         self.leader_epochs.truncate_from_end(offset)
