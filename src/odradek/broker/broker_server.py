@@ -315,6 +315,8 @@ class BrokerServer:
 
     def on_update(self, update: MetadataUpdate) -> None:
         """Let a committed update take effect."""
+        if update.delta.brokers_changed:
+            self.fetchers.on_brokers_changed(update.delta.brokers_changed)
         if self._is_published:  # else all topics are taken on when the logs are open
             self.publisher.publish(update)
 
@@ -398,7 +400,11 @@ class BrokerServer:
         partition: TopicPartition,
         done: Callable[[TopicPartition, BaseException | None], None],
     ) -> None:
-        work = self.store.plan_flush(partition)
+        try:
+            work = self.store.plan_flush(partition)
+        except ApiError as error:  # its directory is offline: the others are flushed all the same
+            done(partition, error)
+            return
         if work is None:
             done(partition, None)
             return

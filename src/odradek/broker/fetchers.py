@@ -1,34 +1,41 @@
 """Followers fetch from leaders: one fetcher per leader broker, times ``num.replica.fetchers``.
 
-A fetcher has a lane of its own and one request in flight. With a fetch session (KIP-227) a request
-names only the partitions whose question has changed, so its cost does not grow with their number.
-What comes back is appended before the next request leaves: the offset of a fetch acknowledges all
-before it.
+A fetcher has a lane of its own and one request in flight. With a session (``replica_session``)
+a request names only the partitions whose question has changed: its cost does not grow with their
+number. What comes back is appended before the next request leaves: the offset of a fetch
+acknowledges all before it. For the same reason a log whose ``flush.messages`` is reached is synced
+before its next question.
 
 A partition that was refused, or whose leader cannot be reached, is left out until its back-off is
-over. With nothing to ask a fetcher sends nothing.
+over; new metadata ends it early. With nothing to ask a fetcher sends nothing.
 
 What a partition asks and does with an answer is decided by ``replication.following``. An answer
-counts only if the partition is followed as it was when the question left.
+counts only if the partition is followed as it was when the question left. It is looked at again for
+each partition, because a long answer is taken in slices, and metadata may come between two of them.
+No error of one partition ends a fetcher.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker import node_events
 from odradek.broker.partition import Partition
+from odradek.broker.replica_session import (
+    SESSION_ERRORS,
+    PartitionId,
+    Question,
+    ReplicaSession,
+)
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
-from odradek.core.ids import TopicPartition, Uuid
+from odradek.core.ids import TopicPartition
 from odradek.core.java_hash import java_string_hash
 from odradek.core.slices import Steps
 from odradek.protocol.generated.fetch import (
-    FetchPartition,
+    EpochEndOffset,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
     PartitionData,
     ReplicaState,
 )
@@ -44,7 +51,6 @@ from odradek.replication.following import (
     Append,
     Diverged,
     FindOffsets,
-    Following,
     Nothing,
     Progress,
     Truncate,
@@ -58,26 +64,11 @@ if TYPE_CHECKING:
 
 FETCH_VERSION_MIN: Final = 15
 """Before it a Fetch does not name the follower's broker epoch; it is Kafka 3.5's."""
-SESSION_NONE: Final = 0
-EPOCH_INITIAL: Final = 0
-EPOCH_MAX: Final = 2**31 - 1
+LIST_OFFSETS_VERSION_MIN: Final = 8
+"""Before it a leader cannot be asked for its earliest local offset."""
 EARLIEST_LOCAL: Final = -4
 LATEST: Final = -1
 _log: Final = logging.getLogger("odradek.replication")
-
-PartitionId = tuple[Uuid, int]
-
-
-class _Asked(NamedTuple):
-    """A question of one partition, and who asked."""
-
-    partition: Partition
-    following: Following
-    wanted: Wanted
-
-    @property
-    def is_current(self) -> bool:
-        return self.partition.following is self.following
 
 
 class Fetchers:
@@ -112,6 +103,12 @@ class Fetchers:
                 del self._fetchers[fetcher.leader_id, fetcher.number]
                 fetcher.close()
 
+    def on_brokers_changed(self, broker_ids: frozenset[int]) -> None:
+        """Look up again where these brokers listen, and ask them now if they are there again."""
+        for fetcher in self._fetchers.values():
+            if fetcher.leader_id in broker_ids:
+                fetcher.on_leader_changed()
+
     def close(self) -> None:
         self._is_closed = True
         for fetcher in self._fetchers.values():
@@ -142,39 +139,50 @@ class Fetcher:
         )
         self.lane: Lane = broker.peers.open_lane("replica-fetch", leader_id, settings)
         self._max_wait_ms = config.integer("replica.fetch.wait.max.ms")
+        self._timeout_ms = self._max_wait_ms + timeout_ms
         self._min_bytes = config.integer("replica.fetch.min.bytes")
         self._bytes_max = config.integer("replica.fetch.response.max.bytes")
         self._partition_bytes_max = config.integer("replica.fetch.max.bytes")
-        self._session_id, self._epoch = SESSION_NONE, EPOCH_INITIAL
-        self._in_session: dict[PartitionId, _Asked] = {}
-        """What the leader thinks is asked: as of the last request."""
+        self.session = ReplicaSession()
         self._changed: dict[TopicPartition, None] = {}
-        """Partitions whose question is to be sent, or taken back."""
-        self._forgotten: dict[PartitionId, None] = {}
+        """Partitions to look at before the next request: their question may be another."""
         self._delayed: dict[TopicPartition, int] = {}
+        """Partitions that wait out a back-off, the first one to end first."""
+        self._out_of_range: list[Question] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_busy = False
+        """A request is out, its answer is taken, or a log is synced before the next one."""
         self._is_closed = False
         self._is_scheduled = False
+        self._is_unreachable = False
+        self._has_new_address = False
 
     # Which partitions.
 
     def add(self, partition: Partition) -> None:
         """Fetch a partition from now on; also if its leader has another epoch."""
-        self.partitions[partition.key] = partition
-        self._delayed.pop(partition.key, None)
-        self._changed[partition.key] = None
+        key = partition.key
+        known = self.partitions.get(key)
+        if known is not None and known is not partition:
+            self.remove(key)  # a topic of the same name: its id makes it another
+        self.partitions[key] = partition
+        self._delayed.pop(key, None)
+        self._changed[key] = None
         self._send_soon()
 
     def remove(self, key: TopicPartition) -> None:
         partition = self.partitions.pop(key)
         self._changed.pop(key, None)
         self._delayed.pop(key, None)
-        self._forget((partition.topic_id, key.partition))
+        self.session.forget((partition.topic_id, key.partition))
 
-    def _forget(self, at: PartitionId) -> None:
-        if self._in_session.pop(at, None) is not None:
-            self._forgotten[at] = None
+    def on_leader_changed(self) -> None:
+        """Look up where the leader listens, and wait no longer if it could not be reached."""
+        self._has_new_address = self._is_busy
+        self.lane.on_address_changed()
+        if self._is_unreachable and not self._is_busy:
+            self._end_delays()
+            self._send_soon()
 
     def close(self) -> None:
         self._is_closed = True
@@ -195,29 +203,46 @@ class Fetcher:
         if self._is_busy or self._is_closed:
             return
         self._take_back_delayed()
-        asked = self._questions()
-        if not self._in_session and not asked:
+        unsynced = [key for key in self._changed if self.partitions[key].is_flush_due]
+        if unsynced:
+            self._is_busy = True
+            self._broker.call_when_flushed(unsynced, self._on_synced)
+            return
+        self._ask_questions()
+        if not self.session.questions:
             self._arm()
             return
-        self._is_busy = True
-        request = self._request(asked)
-        self._forgotten.clear()
-        self._in_session.update(asked)
-        timeout_ms = self._max_wait_ms + self._broker.config.integer("replica.socket.timeout.ms")
+        self._is_busy, self._has_new_address = True, False
         self.lane.send(
-            request, self._on_answer, self._on_failed, timeout_ms, version_min=FETCH_VERSION_MIN
+            self._request(),
+            self._on_answer,
+            self._on_failed,
+            self._timeout_ms,
+            version_min=FETCH_VERSION_MIN,
         )
+
+    def _on_synced(self, failed: Sequence[TopicPartition]) -> None:
+        for key in failed:
+            partition = self.partitions.get(key)
+            if partition is not None and partition.following is not None:
+                partition.following.fail()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_busy = False
+        self._send_soon()
 
     def _take_back_delayed(self) -> None:
         now_ms = self._broker.clock.monotonic_ms()
-        for key, due_ms in list(self._delayed.items()):
-            if due_ms <= now_ms:
-                del self._delayed[key]
-                self._changed[key] = None
+        while self._delayed:
+            key = next(iter(self._delayed))
+            if self._delayed[key] > now_ms:
+                return
+            del self._delayed[key]
+            self._changed[key] = None
 
-    def _questions(self) -> dict[PartitionId, _Asked]:
-        """Return what is asked now that was not before."""
-        asked: dict[PartitionId, _Asked] = {}
+    def _ask_questions(self) -> None:
+        """Bring the session up to date with what has changed since the last request."""
         now_ms = self._broker.clock.monotonic_ms()
         changed, self._changed = self._changed, {}
         for key in changed:
@@ -225,215 +250,35 @@ class Fetcher:
             at, following = (partition.topic_id, key.partition), partition.following
             plan = None if following is None else following.plan(now_ms)
             if isinstance(plan, Truncate):
-                self._carry_out(_Asked(partition, following, following.wanted), plan)  # type: ignore[union-attr, arg-type]
-                plan = following.plan(now_ms)  # type: ignore[union-attr]
+                assert following is not None
+                self._carry_out(Question(partition, following, following.wanted), plan)
+                plan = following.plan(now_ms)
             if isinstance(plan, Wanted):
                 assert following is not None
-                asked[at] = _Asked(partition, following, plan)
-                self._forgotten.pop(at, None)
+                self.session.ask(at, Question(partition, following, plan))
                 continue
-            self._forget(at)
-            if following is not None and following.retry_at_ms is not None:
+            self.session.forget(at)
+            if following is None or following.has_failed:
+                continue
+            if following.retry_at_ms is not None:
+                self._delayed.pop(key, None)
                 self._delayed[key] = following.retry_at_ms
-        return asked
 
-    def _request(self, asked: dict[PartitionId, _Asked]) -> FetchRequest:
-        if self._session_id == SESSION_NONE:
-            asked = self._in_session | asked
-        topics: dict[Uuid, FetchTopic] = {}
-        for (topic_id, number), each in asked.items():
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
-            wanted = each.wanted
-            topic.partitions.append(
-                FetchPartition(
-                    partition=number,
-                    current_leader_epoch=wanted.leader_epoch,
-                    fetch_offset=wanted.offset,
-                    last_fetched_epoch=wanted.last_fetched_epoch,
-                    log_start_offset=wanted.log_start_offset,
-                    partition_max_bytes=self._partition_bytes_max,
-                )
-            )
-        forgotten: dict[Uuid, ForgottenTopic] = {}
-        if self._session_id != SESSION_NONE:
-            for topic_id, number in self._forgotten:
-                topic_forgotten = forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
-                topic_forgotten.partitions.append(number)
+    def _request(self) -> FetchRequest:
+        topics, forgotten = self.session.take_changes(self._partition_bytes_max)
+        broker = self._broker
         return FetchRequest(
             replica_state=ReplicaState(
-                replica_id=self._broker.node_id, replica_epoch=self._broker.broker_epoch
+                replica_id=broker.node_id, replica_epoch=broker.broker_epoch
             ),
             max_wait_ms=self._max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._bytes_max,
-            session_id=self._session_id,
-            session_epoch=self._epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
+            session_id=self.session.session_id,
+            session_epoch=self.session.epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
         )
-
-    # Answers.
-
-    def _on_failed(self, error: LaneError) -> None:
-        """Ask all again, later, without a session: nobody knows what the leader has heard."""
-        if self._is_closed:
-            return
-        _log.info("replicas cannot be fetched from broker %d: %s", self.leader_id, error)
-        self._end_session()
-        self._delay_all()
-        self._is_busy = False
-        self._arm()
-
-    def _end_session(self) -> None:
-        """Name everything in the next request."""
-        self._session_id, self._epoch = SESSION_NONE, EPOCH_INITIAL
-        for asked in self._in_session.values():
-            self._changed[asked.partition.key] = None
-        self._in_session.clear()
-        self._forgotten.clear()
-
-    def _delay_all(self) -> None:
-        now_ms = self._broker.clock.monotonic_ms()
-        for key in self._changed:
-            following = self.partitions[key].following
-            if following is not None:
-                following.delay(now_ms)
-                self._delayed[key] = following.retry_at_ms or now_ms
-        self._changed.clear()
-
-    def _on_answer(self, answer: Message) -> None:
-        if self._is_closed:
-            return
-        assert isinstance(answer, FetchResponse)
-        if answer.error_code:
-            self._on_refused(ErrorCode(answer.error_code))
-            return
-        if self._session_id == SESSION_NONE:
-            self._session_id, self._epoch = answer.session_id, EPOCH_INITIAL
-        if self._session_id == SESSION_NONE:  # there is no room for a session
-            in_session = dict(self._in_session)
-            self._end_session()
-            self._in_session = in_session
-        else:
-            self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
-        self._broker.slices.run(self._take(answer), self._on_taken)
-
-    def _on_refused(self, code: ErrorCode) -> None:
-        self._end_session()
-        if code not in (
-            ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-            ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-            ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-        ):
-            _log.warning("broker %d refuses a fetch of replicas: %s", self.leader_id, code.name)
-            self._delay_all()
-        self._on_taken(None)
-
-    def _on_taken(self, _outcome: None) -> None:
-        self._is_busy = False
-        self._send_soon()
-
-    def _take(self, answer: FetchResponse) -> Steps[None]:
-        for at, data in _partitions_of(answer):
-            asked = self._in_session.get(at)
-            if asked is None or not asked.is_current:
-                continue  # followed no more, or otherwise
-            if self.partitions.get(asked.partition.key) is not asked.partition:
-                continue
-            self._take_partition(asked, data)
-            yield
-
-    def _take_partition(self, asked: _Asked, data: PartitionData) -> None:
-        following, wanted = asked.following, asked.wanted
-        if data.error_code:
-            now_ms = self._broker.clock.monotonic_ms()
-            action = following.on_error(wanted, ErrorCode(data.error_code), now_ms)
-        elif data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
-            at = data.diverging_epoch
-            action = following.on_diverged(wanted, Diverged(at.epoch, at.end_offset))
-        else:
-            action = following.on_records(wanted)
-        self._carry_out(asked, action, data)
-        self._changed[asked.partition.key] = None
-
-    def _carry_out(self, asked: _Asked, action: Action, data: PartitionData | None = None) -> None:
-        partition, now_ms = asked.partition, self._broker.clock.now_ms()
-        log = partition.log
-        try:
-            match action:
-                case Append(leader_epoch):
-                    assert data is not None
-                    progress = Progress(data.high_watermark, data.log_start_offset)
-                    partition.append_as_follower(
-                        data.records or b"", progress, leader_epoch, now_ms
-                    )
-                case Truncate(offset) if offset < log.log_end_offset:
-                    node_events.replica_truncated(
-                        partition.key, offset, log.log_end_offset, log.high_watermark
-                    )
-                    partition.truncate_to(offset, now_ms)
-                case Truncate(offset):
-                    partition.truncate_to(offset, now_ms)  # an epoch without records goes
-                case TruncateFully(offset):
-                    node_events.replica_truncated(
-                        partition.key, offset, log.log_end_offset, log.high_watermark
-                    )
-                    partition.truncate_fully(offset, now_ms)
-                case FindOffsets():
-                    self._find_offsets(asked)
-                case Nothing():
-                    pass
-        except CorruptionError as error:
-            # A bit may have flipped on the way; the leader's copy may be well.
-            _log.warning("%s from broker %d: %s", partition.key, self.leader_id, error)
-            asked.following.delay(self._broker.clock.monotonic_ms())
-        except ApiError as error:
-            node_events.partition_offline(partition.key, error)
-            asked.following.fail()
-            self._broker.look_at_directories()
-
-    # Offsets out of range.
-
-    def _find_offsets(self, asked: _Asked) -> None:
-        """Ask where the leader's log begins and ends; the partition waits meanwhile."""
-        asked.following.delay(self._broker.clock.monotonic_ms())
-
-        def begins(start: int) -> None:
-            self._ask_offset(asked, LATEST, lambda end: ends(start, end))
-
-        def ends(start: int, end: int) -> None:
-            self._carry_out(asked, asked.following.on_offsets(asked.wanted, start, end))
-            asked.following.resume()
-            self._delayed.pop(asked.partition.key, None)
-            self._changed[asked.partition.key] = None
-            self._send_soon()
-
-        self._ask_offset(asked, EARLIEST_LOCAL, begins)
-
-    def _ask_offset(self, asked: _Asked, timestamp: int, then: Callable[[int], None]) -> None:
-        """Ask the leader for an offset; after an error the next fetch is refused again."""
-        key = asked.partition.key
-        query = ListOffsetsPartition(
-            partition_index=key.partition,
-            current_leader_epoch=asked.wanted.leader_epoch,
-            timestamp=timestamp,
-        )
-
-        def answered(answer: Message) -> None:
-            assert isinstance(answer, ListOffsetsResponse)
-            found = [each for topic in answer.topics for each in topic.partitions]
-            if self._is_closed or not asked.is_current or key not in self.partitions:
-                return
-            if len(found) == 1 and not found[0].error_code:
-                then(found[0].offset)
-
-        request = ListOffsetsRequest(
-            replica_id=self._broker.node_id,
-            topics=[ListOffsetsTopic(name=key.topic, partitions=[query])],
-        )
-        self.lane.send(request, answered, lambda _error: None)
 
     def _arm(self) -> None:
         """Wake up when the first delay is over."""
@@ -441,12 +286,224 @@ class Fetcher:
             self._timer.cancel()
             self._timer = None
         if self._delayed and not self._is_closed:
-            wait_ms = max(min(self._delayed.values()) - self._broker.clock.monotonic_ms(), 0)
+            due_ms = next(iter(self._delayed.values()))
+            wait_ms = max(due_ms - self._broker.clock.monotonic_ms(), 0)
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(wait_ms / 1000, self._send_soon)
+
+    # Answers.
+
+    def _on_failed(self, error: LaneError) -> None:
+        """Ask all again, later, in another session."""
+        if self._is_closed:
+            return
+        _log.info("replicas cannot be fetched from broker %d: %s", self.leader_id, error)
+        self.session.on_lost()
+        self._is_unreachable = True
+        if not self._has_new_address:
+            self._delay_all()
+        self._go_on()
+
+    def _delay_all(self) -> None:
+        now_ms = self._broker.clock.monotonic_ms()
+        for key, partition in self.partitions.items():
+            if partition.following is not None:
+                partition.following.delay(now_ms)
+                self._changed[key] = None
+        self._delayed.clear()
+
+    def _end_delays(self) -> None:
+        for key in self._delayed:
+            following = self.partitions[key].following
+            if following is not None:
+                following.resume()
+            self._changed[key] = None
+        self._delayed.clear()
+
+    def _on_answer(self, answer: Message) -> None:
+        if self._is_closed:
+            return
+        assert isinstance(answer, FetchResponse)
+        self._is_unreachable = False
+        if answer.error_code:
+            self._on_refused(_known_code(answer.error_code))
+            return
+        self.session.on_answer(answer.session_id)
+        self._broker.slices.run(self._take(answer), self._on_taken)
+
+    def _on_refused(self, code: ErrorCode) -> None:
+        # A session may be lost at any time. A leader that refuses a request which needs none is
+        # not asked again at once.
+        if code not in SESSION_ERRORS or self.session.is_full:
+            _log.warning("broker %d refuses a fetch of replicas: %s", self.leader_id, code.name)
+            self._delay_all()
+        self.session.on_refused(code)
+        self._go_on()
+
+    def _take(self, answer: FetchResponse) -> Steps[None]:
+        for at, data in _partitions_of(answer):
+            if self._is_closed:
+                return
+            question = self.session.questions.get(at)
+            if question is not None and self._is_current(question):
+                self._take_partition(question, data)
+                yield
+
+    def _is_current(self, question: Question) -> bool:
+        """Whether the partition is still followed, here, as it was when this was asked."""
+        partition = question.partition
+        return question.is_current and self.partitions.get(partition.key) is partition
+
+    def _on_taken(self, _outcome: None) -> None:
+        if self._out_of_range:
+            self._find_offsets()  # on the same lane, ahead of the next fetch
+        self._go_on()
+
+    def _take_partition(self, question: Question, data: PartitionData) -> None:
+        following, wanted = question.following, question.wanted
+        diverging = data.diverging_epoch
+        if data.error_code:
+            now_ms = self._broker.clock.monotonic_ms()
+            action = following.on_error(wanted, _known_code(data.error_code), now_ms)
+        elif diverging is not None and _is_set(diverging):
+            # Without an end the leader knows no epoch at all.
+            epoch = diverging.epoch if diverging.end_offset >= 0 else -1
+            action = following.on_diverged(wanted, Diverged(epoch, diverging.end_offset))
+        else:
+            action = following.on_records(wanted)
+        self._carry_out(question, action, data)
+        self._changed[question.partition.key] = None
+
+    def _carry_out(
+        self, question: Question, action: Action, data: PartitionData | None = None
+    ) -> None:
+        partition, following = question.partition, question.following
+        try:
+            self._try_action(question, action, data)
+        except CorruptionError as error:
+            # A bit may have flipped on the way; the leader's copy may be well.
+            _log.warning("%s from broker %d: %s", partition.key, self.leader_id, error)
+            following.delay(self._broker.clock.monotonic_ms())
+        except ApiError as error:
+            if partition.is_disk_only_full:
+                following.delay(self._broker.clock.monotonic_ms())
+            else:
+                node_events.partition_offline(partition.key, error)
+                following.fail()
+            self._broker.look_at_directories()
+        except Exception as error:
+            following.fail()
+            problem = f"{partition.key} is not replicated any more, after an error in this broker"
+            context = {"message": problem, "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    def _try_action(self, question: Question, action: Action, data: PartitionData | None) -> None:
+        partition, now_ms = question.partition, self._broker.clock.now_ms()
+        log = partition.log
+        match action:
+            case Append(leader_epoch):
+                assert data is not None
+                progress = Progress(data.high_watermark, data.log_start_offset)
+                partition.append_as_follower(data.records or b"", progress, leader_epoch, now_ms)
+            case Truncate(offset):
+                if offset < log.log_end_offset:  # else an epoch without records goes
+                    node_events.replica_truncated(
+                        partition.key, offset, log.log_end_offset, log.high_watermark
+                    )
+                partition.truncate_to(offset, now_ms)
+            case TruncateFully(offset):
+                node_events.replica_truncated(
+                    partition.key, offset, log.log_end_offset, log.high_watermark
+                )
+                partition.truncate_fully(offset, now_ms)
+            case FindOffsets():
+                question.following.delay(self._broker.clock.monotonic_ms())
+                self._out_of_range.append(question)
+            case Nothing():
+                pass
+
+    # Offsets out of range.
+
+    def _find_offsets(self) -> None:
+        """Ask where the logs of the leader begin and end; the partitions wait meanwhile.
+
+        After an error their next fetch, when the back-off is over, is refused again.
+        """
+        questions, self._out_of_range = self._out_of_range, []
+        starts: dict[TopicPartition, int] = {}
+
+        def failed(_error: LaneError) -> None:
+            pass
+
+        def begin(answer: Message) -> None:
+            starts.update(_offsets_of(answer))
+
+        def end(answer: Message) -> None:
+            if self._is_closed:
+                return
+            ends = _offsets_of(answer)
+            for question in questions:
+                key = question.partition.key
+                if key in starts and key in ends and self._is_current(question):
+                    self._take_offsets(question, starts[key], ends[key])
+            self._send_soon()
+
+        for timestamp, then in ((EARLIEST_LOCAL, begin), (LATEST, end)):
+            request = _offsets_request(self._broker.node_id, questions, timestamp)
+            self.lane.send(request, then, failed, version_min=LIST_OFFSETS_VERSION_MIN)
+
+    def _take_offsets(self, question: Question, start: int, end: int) -> None:
+        following, key = question.following, question.partition.key
+        action = following.on_offsets(question.wanted, start, end)
+        if isinstance(action, Nothing):
+            return  # in range by now: the back-off goes on, lest the two of them never stop
+        following.resume()
+        self._carry_out(question, action)
+        self._delayed.pop(key, None)
+        self._changed[key] = None
 
 
 def _partitions_of(answer: FetchResponse) -> Iterator[tuple[PartitionId, PartitionData]]:
     for topic in answer.responses:
         for data in topic.partitions:
             yield (topic.topic_id, data.partition_index), data
+
+
+def _is_set(diverging: EpochEndOffset) -> bool:
+    return diverging.epoch >= 0 or diverging.end_offset >= 0
+
+
+def _known_code(number: int) -> ErrorCode:
+    """Return an error code; the leader may be newer and know others."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _offsets_request(
+    node_id: int, questions: Sequence[Question], timestamp: int
+) -> ListOffsetsRequest:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for question in questions:
+        key = question.partition.key
+        topic = topics.setdefault(key.topic, ListOffsetsTopic(name=key.topic))
+        topic.partitions.append(
+            ListOffsetsPartition(
+                partition_index=key.partition,
+                current_leader_epoch=question.wanted.leader_epoch,
+                timestamp=timestamp,
+            )
+        )
+    return ListOffsetsRequest(replica_id=node_id, topics=list(topics.values()))
+
+
+def _offsets_of(answer: Message) -> dict[TopicPartition, int]:
+    """Return the offsets that an answer has, without those that could not be told."""
+    assert isinstance(answer, ListOffsetsResponse)
+    return {
+        TopicPartition(topic.name, each.partition_index): each.offset
+        for topic in answer.topics
+        for each in topic.partitions
+        if not each.error_code and each.offset >= 0
+    }

@@ -27,7 +27,7 @@ from odradek.broker.delayed import DelayedOperations
 from odradek.broker.metrics.traffic import TopicTraffic
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
-from odradek.records.batch import parse_header
+from odradek.records.batch import HEADER_BYTES, parse_header
 from odradek.replication.following import Following, Progress
 from odradek.replication.leadership import (
     Enough,
@@ -392,13 +392,39 @@ class Partition:
         """
         following, log = self.following, self.log
         assert following is not None
-        with self._store.guard(self.key):
-            if records:
+        if records:
+            self._begin_within_a_batch(records, now_ms)
+            with self._store.writing_guard(self.key):
                 log.append_as_follower(records, now_ms=now_ms, leader_epoch=leader_epoch)
+        with self._store.guard(self.key):
             log.update_high_watermark(following.high_watermark_after(progress))
             if log.log_start_offset < progress.log_start_offset <= log.high_watermark:
                 log.advance_log_start_offset(progress.log_start_offset)
         self._delayed.notify(self.key)  # consumers may read from followers
+
+    def _begin_within_a_batch(self, records: Buffer, now_ms: int) -> None:
+        """Let an empty log begin where the batch does that holds its end.
+
+        The leader's records were deleted up to an offset within a batch, and this log was made to
+        begin there. What it gets is the whole batch.
+        """
+        log = self.log
+        if log.log_start_offset != log.log_end_offset or len(records) < HEADER_BYTES:
+            return
+        header = parse_header(records)
+        if header.base_offset < log.log_end_offset <= header.last_offset:
+            self.truncate_fully(header.base_offset, now_ms)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether ``flush.messages`` is reached: it is synced before it is acknowledged."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+
+    @property
+    def is_disk_only_full(self) -> bool:
+        """Whether its directory refuses writes for want of space, and may take them again."""
+        return self._store.directory_of(self.key).is_full
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut the log of a follower where it parts from its leader's."""

@@ -130,6 +130,7 @@ class Following:
         assert leader_epoch >= self.leader_epoch
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
+        self.has_failed = False  # another try: if its disk is to blame, that will say so again
         self._retry_at_ms = None
         self._refusals = 0
         return True

@@ -47,9 +47,9 @@ def test_an_idle_follower_asks_again_after_the_longest_wait() -> None:
     for wait_ms in ("500", "2000"):
         with three_nodes(replica_fetch_wait_max_ms=wait_ms) as nodes:
             (fetcher,) = (each for each in fetchers(nodes, 2) if each.leader_id == 1)
-            before = fetcher._epoch
+            before = fetcher.session.epoch
             nodes.world.run_for(20)
-            counts[wait_ms] = fetcher._epoch - before
+            counts[wait_ms] = fetcher.session.epoch - before
     assert 38 <= counts["500"] <= 41
     assert 9 <= counts["2000"] <= 11
 
