@@ -5,12 +5,15 @@ The product has no such switch; the fault is put into this process only.
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from odradek.broker.fetchers import Fetcher
 from odradek.broker.partition import Outcome, Partition
 from odradek.cli.main import main
+from odradek.coordinator.result import Result
+from odradek.coordinator.transaction.shard import TransactionShard
+from odradek.core.clock import Instant
 from odradek.core.errors import ErrorCode
 
 FOLLOWERS_LATE_SECONDS: Final = 0.05
@@ -35,7 +38,21 @@ def acknowledge_early() -> None:
     Fetcher._on_taken = fetch_later  # type: ignore[method-assign]
 
 
-FAULTS: Final[Mapping[str, Callable[[], None]]] = {"acknowledge-early": acknowledge_early}
+def forget_markers() -> None:
+    """Bring no markers for what a coordinator finds decided when it loads."""
+    load = TransactionShard.on_loaded
+
+    def on_loaded(self: TransactionShard, now: Instant) -> Iterator[Result]:
+        yield from load(self, now)
+        self.take_markers()
+
+    TransactionShard.on_loaded = on_loaded  # type: ignore[method-assign]
+
+
+FAULTS: Final[Mapping[str, Callable[[], None]]] = {
+    "acknowledge-early": acknowledge_early,
+    "forget-markers": forget_markers,
+}
 
 
 if __name__ == "__main__":
