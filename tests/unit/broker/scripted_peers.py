@@ -1,5 +1,7 @@
 """A broker with other brokers that do what a test says: no sockets, no logs, no metadata log."""
 
+import asyncio
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,14 @@ from odradek.wire.lane import Address, LaneError, LaneFailure, LaneSettings
 
 NODE_ID = 1
 OTHERS = (2, 3)
+SECONDS_MAX = 60
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
 
 
 class ScriptedLane:

@@ -1,7 +1,6 @@
 """Markers on their way to leaders that answer, refuse, move, vanish and come back."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, cast
 
@@ -19,9 +18,8 @@ from odradek.protocol.generated.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.unit.broker.scripted_peers import ScriptedBroker, ScriptedLane
+from tests.unit.broker.scripted_peers import ScriptedBroker, ScriptedLane, until
 
-SECONDS_MAX = 60
 T = [TopicPartition("t", number) for number in range(6)]
 NO_LEADER = -1
 
@@ -53,13 +51,6 @@ class Scene:
         lanes = self.broker.lanes
         await until(lambda: broker_id in lanes and len(lanes[broker_id].sent) >= requests)
         return lanes[broker_id]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.001)
 
 
 async def turns(count: int = 5) -> None:
