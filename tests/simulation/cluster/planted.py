@@ -5,12 +5,19 @@ The numbers are those of the design's table of bugs.
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import pytest
 
 from odradek.broker.lifecycle import BrokerLifecycle
 from odradek.control.controller_host import Active, ControllerHost
+from odradek.controller import PRODUCER_IDS_PER_BLOCK, Controller
 from odradek.controller.metadata_offsets import MetadataOffsets
+from odradek.controller.result import Result
+from odradek.protocol.generated.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from odradek.quorum.metadata_log import MetadataLog
 from odradek.raft.leader import Leader
 from odradek.raft.quorum import Quorum
@@ -110,6 +117,23 @@ def count_heartbeats_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ControllerHost, "submit", hurry)
 
 
+def reuse_producer_ids(patch: pytest.MonkeyPatch) -> None:
+    """19: which producer ids were given is in the memory of the controller that gave them."""
+    given: WeakKeyDictionary[Controller, int] = WeakKeyDictionary()
+
+    def allocate(
+        self: Controller, _: AllocateProducerIdsRequest
+    ) -> Result[AllocateProducerIdsResponse]:
+        first = given.get(self, 0)
+        given[self] = first + PRODUCER_IDS_PER_BLOCK
+        reply = AllocateProducerIdsResponse(
+            producer_id_start=first, producer_id_len=PRODUCER_IDS_PER_BLOCK
+        )
+        return Result((), reply)
+
+    patch.setattr(Controller, "allocate_producer_ids", allocate)
+
+
 BUGS: Final = (
     Bug("4 a vote is not durable", forget_votes, "quorum", None, 12),
     Bug("4 two votes in an epoch", vote_twice, "quorum", None, 30),
@@ -117,6 +141,7 @@ BUGS: Final = (
     Bug("11 serves before replay", serve_before_replay, "nodes", "3 combined", 12),
     Bug("12 answers before commit", answer_before_commit, "nodes", None, 12),
     Bug("16 unfenced too early", unfence_too_early, "nodes", None, 12, ("slow-start",)),
+    Bug("19 producer ids given twice", reuse_producer_ids, "nodes", None, 12),
     Bug("25 keeps uncommitted state", keep_uncommitted_state, "nodes", "3 combined", 24),
     Bug("29 heartbeats count late", count_heartbeats_late, "nodes", None, 12, ("overload",)),
     Bug("28 log kept under a snapshot", keep_log_under_snapshot, "quorum", None, 12),
