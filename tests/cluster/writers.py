@@ -1,6 +1,7 @@
-"""Producers that write while a cluster is disturbed, one record at a time, and never retry.
+"""Producers that write while a cluster is disturbed, one record at a time.
 
-A refused or lost record is a failure of the test's subject, not something that a client hides.
+They never retry unless a test lets them: a refused or lost record is then a failure of the test's
+subject, not something that a client hides.
 """
 
 import threading
@@ -16,6 +17,7 @@ from odradek.client import BlockingProducer
 ACK_SECONDS_MAX = 60
 PAUSE_SECONDS = 0.01
 JOIN_SECONDS_MAX = 120
+RETRIES_MANY = 2**31 - 1
 
 
 class Writer:
@@ -58,16 +60,22 @@ class Writer:
                 self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - begun)
 
 
-def confluent_writer(servers: str, topic: str, partition: int) -> Writer:
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": servers,
-            "acks": "all",
-            "message.send.max.retries": 0,
-            "linger.ms": 0,
-            "socket.timeout.ms": ACK_SECONDS_MAX * 1000,
-        }
-    )
+def confluent_writer(
+    servers: str, topic: str, partition: int, *, retries: int | None = 0
+) -> Writer:
+    """``retries``: None for the client's own, of an idempotent producer."""
+    config: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "acks": "all",
+        "linger.ms": 0,
+        "socket.timeout.ms": ACK_SECONDS_MAX * 1000,
+        "log_level": 4,
+    }
+    if retries is None:
+        config["enable.idempotence"] = True
+    else:
+        config["message.send.max.retries"] = retries
+    producer = confluent_kafka.Producer(config)
 
     def send(value: bytes) -> None:
         errors: list[Any] = []
@@ -82,12 +90,14 @@ def confluent_writer(servers: str, topic: str, partition: int) -> Writer:
     return Writer(f"confluent-kafka to {topic}-{partition}", send, lambda: None)
 
 
-def odradek_writer(servers: str, topic: str, partition: int) -> Writer:
+def odradek_writer(servers: str, topic: str, partition: int, *, retries: int | None = 0) -> Writer:
+    """``retries``: None for the client's own, of an idempotent producer."""
+    is_idempotent = retries is None
     producer = BlockingProducer(
         bootstrap_servers=servers,
         acks="all",
-        enable_idempotence=False,
-        retries=0,
+        enable_idempotence=is_idempotent,
+        retries=RETRIES_MANY if retries is None else retries,
         linger_ms=0,
         request_timeout_ms=ACK_SECONDS_MAX * 1000,
         delivery_timeout_ms=ACK_SECONDS_MAX * 1000,
