@@ -27,6 +27,7 @@ from odradek.controller import Controller
 from odradek.controller.result import Result
 from odradek.core.clock import Clock
 from odradek.core.config import BrokerConfig
+from odradek.core.slices import Steps
 from odradek.metadata.record_versions import VersionedRecord
 from odradek.protocol.generated.metadata_records import NoOpRecord
 
@@ -166,8 +167,9 @@ class PeriodicWork:
         self._host.submit(plan, lambda reply: done(bool(reply)), lambda _error: done(False))
 
     def _fence(self, done: Callable[[bool], None]) -> None:
-        def plan(controller: Controller) -> Result[bool]:
-            result = controller.fence_stale_broker(self._clock.monotonic_ms())
+        def plan(controller: Controller) -> Steps[Result[bool]]:
+            now_ms = self._clock.monotonic_ms()
+            result = yield from controller.fence_stale_broker_in_steps(now_ms)
             return Result(result.records, result.reply is not None, may_split=True)
 
         self._submit(plan, done)

@@ -9,8 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
+from odradek.controller.leaders import elect_unclean_leaders
 from odradek.controller.result import Result, Steps
-from odradek.controller.view import MIN_INSYNC_REPLICAS, ClusterView
+from odradek.controller.view import (
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_LEADER_ELECTION,
+    ClusterView,
+)
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.metadata import ConfigResource, ResourceType, VersionedRecord
 from odradek.protocol.generated import alter_configs as replacing
@@ -33,6 +38,9 @@ class _Resource(Protocol):
 
 
 _R = TypeVar("_R", bound=_Resource)
+_Response = TypeVar(
+    "_Response", replacing.AlterConfigsResponse, incremental.IncrementalAlterConfigsResponse
+)
 Changes = Mapping[str, str | None]
 """New values by name; None deletes."""
 
@@ -53,7 +61,7 @@ def alter_configs(
                 resource_name=resource.resource_name,
             )
         )
-    return Result(() if request.validate_only else tuple(records), response)
+    return (yield from _planned(view, records, response, validate_only=request.validate_only))
 
 
 def incremental_alter_configs(
@@ -71,7 +79,25 @@ def incremental_alter_configs(
                 resource_name=resource.resource_name,
             )
         )
-    return Result(() if request.validate_only else tuple(records), response)
+    return (yield from _planned(view, records, response, validate_only=request.validate_only))
+
+
+def _planned(
+    view: ClusterView, records: list[VersionedRecord], response: _Response, *, validate_only: bool
+) -> Steps[_Response]:
+    """Add the leaders that a change of unclean.leader.election.enable brings.
+
+    At once, for partitions that are without one: an administrator who switches it on waits for
+    them. Kafka elects them with its next check, within five minutes by default.
+    """
+    if validate_only:
+        return Result((), response)
+    if any(_name(each) == UNCLEAN_LEADER_ELECTION for each in records):
+        image = view.image.advance([each.message for each in records]).image
+        space = view.settings.records_per_request_max - len(records)
+        elected = yield from elect_unclean_leaders(view._replace(image=image), space)
+        records += elected.records
+    return Result(tuple(records), response)
 
 
 def plan_configs(

@@ -175,6 +175,9 @@ class Controller:
         return self._sessions.next_deadline_ms()
 
     def fence_stale_broker(self, now_ms: int) -> Result[int | None]:
+        return finish(self.fence_stale_broker_in_steps(now_ms))
+
+    def fence_stale_broker_in_steps(self, now_ms: int) -> Steps[int | None]:
         """Plan to fence one broker whose session is over; the reply is its id.
 
         One at a time, so that the next plan knows of the leaders that moved. Call again until
@@ -184,8 +187,8 @@ class Controller:
             broker = self.image.brokers.get(broker_id)
             if broker is not None and not broker.fenced:
                 # The session stays until the broker is fenced: the records may find no space.
-                records = tuple(heartbeats.plan_fence(self._view, broker))
-                return Result(records, broker_id, may_split=True)
+                records = yield from heartbeats.plan_fence(self._view, broker)
+                return Result(tuple(records), broker_id, may_split=True)
             self._forget(broker_id)
         return Result((), None)
 
@@ -196,13 +199,24 @@ class Controller:
         next_offset: int,
         kraft_version: int = 0,
     ) -> Result[BrokerRegistrationResponse]:
+        return finish(self.register_broker_in_steps(request, now_ms, next_offset, kraft_version))
+
+    def register_broker_in_steps(
+        self,
+        request: BrokerRegistrationRequest,
+        now_ms: int,
+        next_offset: int,
+        kraft_version: int = 0,
+    ) -> Steps[BrokerRegistrationResponse]:
         """Plan a registration. ``next_offset`` is the offset at which its records will lie."""
         broker = self.image.brokers.get(request.broker_id)
         is_new = broker is None or broker.incarnation_id != request.incarnation_id
         is_own = request.incarnation_id == self.settings.own_incarnation_id
         if broker is not None and is_new and not is_own:
             self._check_not_alive(broker, now_ms)
-        result = registrations.register_broker(self._view, request, next_offset, kraft_version)
+        result = yield from registrations.register_broker(
+            self._view, request, next_offset, kraft_version
+        )
         if is_new:
             self._forget(request.broker_id)
         self._offsets.on_registered(request.broker_id, next_offset + len(result.records) - 1)
@@ -212,6 +226,9 @@ class Controller:
         return registrations.register_controller(self._view, controller)
 
     def unregister_broker(self, broker_id: int) -> Result[UnregisterBrokerResponse]:
+        return finish(self.unregister_broker_in_steps(broker_id))
+
+    def unregister_broker_in_steps(self, broker_id: int) -> Steps[UnregisterBrokerResponse]:
         return registrations.unregister_broker(self._view, broker_id)
 
     def touch_session(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
@@ -221,13 +238,20 @@ class Controller:
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, now_ms: int, next_offset: int
     ) -> Result[BrokerHeartbeatResponse]:
+        return finish(self.broker_heartbeat_in_steps(request, now_ms, next_offset))
+
+    def broker_heartbeat_in_steps(
+        self, request: BrokerHeartbeatRequest, now_ms: int, next_offset: int
+    ) -> Steps[BrokerHeartbeatResponse]:
         """Plan what a heartbeat changes. ``next_offset`` is where its records will lie.
 
         The session of a broker that may stop ends with the reply, unlike Kafka's: its next
         incarnation need not wait until the session times out.
         """
         broker_id = request.broker_id
-        result, before, after = heartbeats.broker_heartbeat(self._view, request, self._offsets)
+        result, before, after = yield from heartbeats.broker_heartbeat(
+            self._view, request, self._offsets
+        )
         if after is BrokerState.SHUTDOWN_NOW:
             self._forget(broker_id)
             return result
@@ -242,11 +266,11 @@ class Controller:
         """Plan to fence a broker that is known to be gone; its session ends with it."""
         broker = self._registered(broker_id)
         self._forget(broker_id)
-        return Result(tuple(heartbeats.plan_fence(self._view, broker)), None)
+        return Result(tuple(finish(heartbeats.plan_fence(self._view, broker))), None)
 
     def unfence_broker(self, broker_id: int) -> Result[None]:
         broker = self._registered(broker_id)
-        return Result(tuple(heartbeats.plan_unfence(self._view, broker)), None)
+        return Result(tuple(finish(heartbeats.plan_unfence(self._view, broker))), None)
 
     def create_topics(
         self, request: CreateTopicsRequest, random: Random
@@ -310,11 +334,21 @@ class Controller:
         return leaders.elect_unclean_leaders(self._view)
 
     def alter_partition(self, request: AlterPartitionRequest) -> Result[AlterPartitionResponse]:
+        return finish(self.alter_partition_in_steps(request))
+
+    def alter_partition_in_steps(
+        self, request: AlterPartitionRequest
+    ) -> Steps[AlterPartitionResponse]:
         return isr_changes.alter_partition(self._view, request)
 
     def assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest
     ) -> Result[AssignReplicasToDirsResponse]:
+        return finish(self.assign_replicas_to_dirs_in_steps(request))
+
+    def assign_replicas_to_dirs_in_steps(
+        self, request: AssignReplicasToDirsRequest
+    ) -> Steps[AssignReplicasToDirsResponse]:
         return directory_changes.assign_replicas_to_dirs(self._view, request)
 
     def update_features(

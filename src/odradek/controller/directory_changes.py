@@ -5,7 +5,7 @@ know the directory, so that it can act when that directory fails.
 """
 
 from odradek.controller.leaders import change_of
-from odradek.controller.result import Result
+from odradek.controller.result import Result, Steps
 from odradek.controller.view import ClusterView
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
@@ -23,7 +23,7 @@ from odradek.protocol.generated.metadata_records import PartitionChangeRecord
 
 def assign_replicas_to_dirs(
     view: ClusterView, request: AssignReplicasToDirsRequest
-) -> Result[AssignReplicasToDirsResponse]:
+) -> Steps[AssignReplicasToDirsResponse]:
     """Plan the directories of a broker's replicas.
 
     A replica in a directory that the broker does not have, or that has failed since the request
@@ -43,15 +43,12 @@ def assign_replicas_to_dirs(
     for directory in request.directories:
         result = ResponseDirectoryData(id=directory.id)
         for topic in directory.topics:
-            partitions = [
-                ResponsePartitionData(
-                    partition_index=each.partition_index,
-                    error_code=_assign_one(
-                        view, broker, directory.id, topic.topic_id, each.partition_index, records
-                    ),
-                )
-                for each in topic.partitions
-            ]
+            partitions = []
+            for each in topic.partitions:
+                yield
+                number = each.partition_index
+                code = _assign_one(view, broker, directory.id, topic.topic_id, number, records)
+                partitions.append(ResponsePartitionData(partition_index=number, error_code=code))
             result.topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=partitions))
         response.directories.append(result)
     return Result(tuple(records), response)

@@ -4,10 +4,11 @@ A broker has caught up when it has applied the log up to the record of its own r
 (KAFKA-13959: not up to the end of the log, which a busy cluster moves on for ever).
 """
 
+from collections.abc import Generator
 from enum import Enum
 from typing import NamedTuple
 
-from odradek.controller.leaders import BrokerMove, plan_broker_move
+from odradek.controller.leaders import BrokerMove, Changes, plan_broker_move
 from odradek.controller.metadata_offsets import MetadataOffsets
 from odradek.controller.result import Result
 from odradek.controller.view import ClusterView
@@ -77,8 +78,8 @@ def next_state(
 
 def broker_heartbeat(
     view: ClusterView, request: BrokerHeartbeatRequest, offsets: MetadataOffsets
-) -> Beat:
-    """Plan what a heartbeat changes.
+) -> Generator[None, None, Beat]:
+    """Plan what a heartbeat changes; without a yield if that is little, as nearly always.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH.
@@ -100,12 +101,12 @@ def broker_heartbeat(
     if state != current:
         match state:
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
-                records += plan_fence(view, broker)
+                records += yield from plan_fence(view, broker)
             case BrokerState.UNFENCED:
-                records += plan_unfence(view, broker)
+                records += yield from plan_unfence(view, broker)
             case BrokerState.CONTROLLED_SHUTDOWN:
-                records += _plan_controlled_shutdown(view, broker)
-    records += _plan_offline_dirs(view, broker, request.offline_log_dirs)
+                records += yield from _plan_controlled_shutdown(view, broker)
+    records += yield from _plan_offline_dirs(view, broker, request.offline_log_dirs)
     records += _plan_cordoned_dirs(view, broker, request.cordoned_log_dirs)
     fenced = state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
     reply = BrokerHeartbeatResponse(
@@ -116,35 +117,34 @@ def broker_heartbeat(
     return Beat(Result(tuple(records), reply, may_split=True), current, state)
 
 
-def plan_fence(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
+def plan_fence(view: ClusterView, broker: BrokerImage) -> Changes:
     if broker.fenced:
         return []
-    records = _plan_leave(view, broker)
+    records = yield from _plan_leave(view, broker)
     records.append(_change(view, broker, fenced=_FENCE))
     return records
 
 
-def plan_unfence(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
+def plan_unfence(view: ClusterView, broker: BrokerImage) -> Changes:
     """Unfence, and give the broker the partitions without a leader that it may lead."""
     if not broker.fenced or broker.in_controlled_shutdown:
         return []
     records = [_change(view, broker, fenced=_UNFENCE)]
     move = BrokerMove(joins=broker.broker_id)
-    return records + plan_broker_move(view, move)
+    return records + (yield from plan_broker_move(view, move))
 
 
-def _plan_controlled_shutdown(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
-    return [_change(view, broker, in_controlled_shutdown=1), *_plan_leave(view, broker)]
+def _plan_controlled_shutdown(view: ClusterView, broker: BrokerImage) -> Changes:
+    moves = yield from _plan_leave(view, broker)
+    return [_change(view, broker, in_controlled_shutdown=1), *moves]
 
 
-def _plan_leave(view: ClusterView, broker: BrokerImage) -> list[VersionedRecord]:
+def _plan_leave(view: ClusterView, broker: BrokerImage) -> Changes:
     move = BrokerMove(leaves=broker.broker_id)
-    return plan_broker_move(view, move, lambda each: broker.broker_id in each.isr)
+    return (yield from plan_broker_move(view, move, lambda each: broker.broker_id in each.isr))
 
 
-def _plan_offline_dirs(
-    view: ClusterView, broker: BrokerImage, offline: list[Uuid]
-) -> list[VersionedRecord]:
+def _plan_offline_dirs(view: ClusterView, broker: BrokerImage, offline: list[Uuid]) -> Changes:
     newly = set(broker.log_dirs).intersection(offline)
     if not newly or view.metadata_version < DIRECTORY_ASSIGNMENT_FROM:
         return []
@@ -154,7 +154,8 @@ def _plan_offline_dirs(
             broker.broker_id in partition.isr and partition.directory_of(broker.broker_id) in newly
         )
 
-    records = plan_broker_move(view, BrokerMove(leaves=broker.broker_id), lies_there)
+    move = BrokerMove(leaves=broker.broker_id)
+    records = yield from plan_broker_move(view, move, lies_there)
     online = [each for each in broker.log_dirs if each not in newly]
     records.append(_change(view, broker, log_dirs=online))
     return records

@@ -1,6 +1,6 @@
 """Leaders: changes when brokers come and go, and ElectLeaders."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,9 @@ from odradek.protocol.generated.elect_leaders import (
     ReplicaElectionResult,
 )
 from odradek.protocol.generated.metadata_records import PartitionChangeRecord
+
+Changes = Generator[None, None, list[VersionedRecord]]
+"""The records of changes, of which there may be thousands: a partition in each step."""
 
 ELECTIONS_AT_ONCE_MAX: Final = 1_000
 """Of those that the controller holds by itself: others are served before it goes on."""
@@ -42,7 +45,7 @@ def plan_broker_move(
     view: ClusterView,
     move: BrokerMove,
     concerns: Callable[[PartitionImage], bool] = lambda _partition: True,
-) -> list[VersionedRecord]:
+) -> Changes:
     """Return the changes of leader and ISR that ``move`` means for partitions it concerns.
 
     Those of a broker that joins are partitions without a leader, others have a replica on it.
@@ -60,6 +63,7 @@ def plan_broker_move(
     else:
         keys = index.with_replica(max(move.leaves, move.lost))
     for topic, number, partition in view.partitions(keys):
+        yield
         if not concerns(partition):
             continue
         change = change_of(view, topic, number, partition, may_lead)
@@ -138,20 +142,26 @@ def elect_preferred_leaders(view: ClusterView) -> Steps[bool]:
     return _elect_some(view, view.partition_index.not_led_by_preferred(), Election.PREFERRED)
 
 
-def elect_unclean_leaders(view: ClusterView) -> Steps[bool]:
+def elect_unclean_leaders(
+    view: ClusterView, at_once_max: int = ELECTIONS_AT_ONCE_MAX
+) -> Steps[bool]:
     """Plan leaders for leaderless partitions whose topics allow unclean elections."""
-    return _elect_some(view, view.partition_index.without_leader(), Election.UNCLEAN)
+    keys = view.partition_index.without_leader()
+    return _elect_some(view, keys, Election.UNCLEAN, min(at_once_max, ELECTIONS_AT_ONCE_MAX))
 
 
 def _elect_some(
-    view: ClusterView, keys: Iterable[TopicIdPartition], election: Election
+    view: ClusterView,
+    keys: Iterable[TopicIdPartition],
+    election: Election,
+    at_once_max: int = ELECTIONS_AT_ONCE_MAX,
 ) -> Steps[bool]:
     records: list[VersionedRecord] = []
     for topic, number, partition in view.partitions(keys):
         yield
         if election is Election.UNCLEAN and not view.unclean_election_allowed(topic.name):
             continue
-        if len(records) >= ELECTIONS_AT_ONCE_MAX:
+        if len(records) >= at_once_max:
             return Result(tuple(records), True)
         change = change_of(view, topic, number, partition, view.is_active)
         change.election = election

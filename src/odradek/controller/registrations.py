@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from odradek.controller.leaders import BrokerMove, plan_broker_move
-from odradek.controller.result import Result
+from odradek.controller.leaders import BrokerMove, Changes, plan_broker_move
+from odradek.controller.result import Result, Steps
 from odradek.controller.view import ClusterView
 from odradek.core.config import SecurityProtocol
 from odradek.core.errors import ApiError, ErrorCode
@@ -37,7 +37,7 @@ def register_broker(
     request: BrokerRegistrationRequest,
     next_offset: int,
     kraft_version: int = 0,
-) -> Result[BrokerRegistrationResponse]:
+) -> Steps[BrokerRegistrationResponse]:
     """Plan a registration, after the caller has made sure that no other incarnation is alive.
 
     ``next_offset`` is where the first record of the plan will lie. A new incarnation starts fenced,
@@ -68,7 +68,7 @@ def register_broker(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     else:
         clean = existing is not None and request.previous_broker_epoch == existing.epoch
-        records += _plan_departure(view, request.broker_id, clean=clean)
+        records += yield from _plan_departure(view, request.broker_id, clean=clean)
         record.broker_epoch = next_offset
     # Last: if only a part of these gets through a failover, the broker must try again.
     records.append(view.versioned(record))
@@ -76,16 +76,16 @@ def register_broker(
     return Result(tuple(records), reply, may_split=True)
 
 
-def _plan_departure(view: ClusterView, broker_id: int, *, clean: bool) -> list[VersionedRecord]:
+def _plan_departure(view: ClusterView, broker_id: int, *, clean: bool) -> Changes:
     """Plan that what a broker was until now leads nothing and is in sync with nothing."""
 
     def has_it(partition: PartitionImage) -> bool:
         return broker_id in partition.isr or broker_id in partition.elr
 
     if view.image.elr_enabled and not clean:
-        return plan_broker_move(view, BrokerMove(lost=broker_id), has_it)
+        return (yield from plan_broker_move(view, BrokerMove(lost=broker_id), has_it))
     move = BrokerMove(leaves=broker_id)
-    return plan_broker_move(view, move, lambda partition: broker_id in partition.isr)
+    return (yield from plan_broker_move(view, move, lambda each: broker_id in each.isr))
 
 
 def _registration(view: ClusterView, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
@@ -167,7 +167,7 @@ def _check_features(
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, problem)
 
 
-def unregister_broker(view: ClusterView, broker_id: int) -> Result[UnregisterBrokerResponse]:
+def unregister_broker(view: ClusterView, broker_id: int) -> Steps[UnregisterBrokerResponse]:
     """Plan to forget a broker for good, alive or not: as if it had stopped uncleanly.
 
     Raises:
@@ -177,7 +177,7 @@ def unregister_broker(view: ClusterView, broker_id: int) -> Result[UnregisterBro
     if broker is None:
         problem = f"broker {broker_id} is not registered"
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, problem)
-    records = _plan_departure(view, broker_id, clean=False)
+    records = yield from _plan_departure(view, broker_id, clean=False)
     gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
     records.append(view.versioned(gone))
     return Result(tuple(records), UnregisterBrokerResponse(error_message=None), may_split=True)

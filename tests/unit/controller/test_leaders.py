@@ -144,6 +144,7 @@ def test_leader_changes_its_isr(cluster: Cluster) -> None:
         ([1], {"leader_epoch": -1}, ErrorCode.FENCED_LEADER_EPOCH),
         ([1], {"partition_epoch": -1}, ErrorCode.INVALID_UPDATE_VERSION),
         ([2], {"sender": 2}, ErrorCode.INVALID_REQUEST),
+        ([1, 2], {"sender": 2}, ErrorCode.INVALID_REQUEST),
         ([2], {}, ErrorCode.INVALID_REQUEST),
         ([1, 9], {}, ErrorCode.INVALID_REQUEST),
         ([1, 1], {}, ErrorCode.INVALID_REQUEST),

@@ -8,4 +8,4 @@ from odradek.protocol.generated.alter_partition import AlterPartitionRequest
 
 
 def handle(context: ControlContext, request: AlterPartitionRequest) -> None:
-    context.change(lambda controller: controller.alter_partition(request))
+    context.change(lambda controller: controller.alter_partition_in_steps(request))

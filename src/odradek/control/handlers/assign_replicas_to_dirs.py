@@ -5,4 +5,4 @@ from odradek.protocol.generated.assign_replicas_to_dirs import AssignReplicasToD
 
 
 def handle(context: ControlContext, request: AssignReplicasToDirsRequest) -> None:
-    context.change(lambda controller: controller.assign_replicas_to_dirs(request))
+    context.change(lambda controller: controller.assign_replicas_to_dirs_in_steps(request))

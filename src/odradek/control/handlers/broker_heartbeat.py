@@ -12,7 +12,7 @@ def handle(context: ControlContext, request: BrokerHeartbeatRequest) -> None:
     control = context.control
     control.host.touch_session(request.broker_id, request.broker_epoch)
     context.change(
-        lambda controller: controller.broker_heartbeat(
+        lambda controller: controller.broker_heartbeat_in_steps(
             request, control.clock.monotonic_ms(), control.host.next_offset
         )
     )

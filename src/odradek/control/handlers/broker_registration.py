@@ -10,7 +10,7 @@ from odradek.protocol.generated.broker_registration import BrokerRegistrationReq
 def handle(context: ControlContext, request: BrokerRegistrationRequest) -> None:
     control = context.control
     context.change(
-        lambda controller: controller.register_broker(
+        lambda controller: controller.register_broker_in_steps(
             request,
             control.clock.monotonic_ms(),
             control.host.next_offset,

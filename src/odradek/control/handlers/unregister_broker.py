@@ -8,4 +8,4 @@ from odradek.protocol.generated.unregister_broker import UnregisterBrokerRequest
 
 
 def handle(context: ControlContext, request: UnregisterBrokerRequest) -> None:
-    context.change(lambda controller: controller.unregister_broker(request.broker_id))
+    context.change(lambda controller: controller.unregister_broker_in_steps(request.broker_id))
