@@ -14,9 +14,12 @@ from odradek.metadata.image import ClusterImage
 from odradek.testing.anomalies import Isolation, Recorder, check
 from odradek.testing.simulation import SimNode, World
 from tests.simulation.cluster.cluster import HEAL_SECONDS_MAX, START_SECONDS_MAX, Cluster
+from tests.simulation.cluster.data_admin import DataAdministrator
 from tests.simulation.cluster.data_faults import COORDINATOR, DATA_KINDS, DATA_LEADER
 from tests.simulation.cluster.data_workload import (
+    AGAIN,
     KEYS,
+    LOOSE,
     Copier,
     LooseSender,
     Member,
@@ -30,7 +33,7 @@ from tests.simulation.cluster.faults import Fault, draw_schedule
 from tests.simulation.cluster.layout import Layout, draw_layout
 from tests.simulation.cluster.oracle import ViolationError
 from tests.simulation.cluster.replica_oracle import ReplicaOracle
-from tests.simulation.cluster.workload import Administrator, make_admin
+from tests.simulation.cluster.workload import make_admin
 
 DATA_SHAPES: Final = ("3 combined", "3 controllers, 3 brokers")
 DATA_FAULTS: Final = 10
@@ -46,18 +49,17 @@ DATA_CONFIGS: Final = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "group.initial.rebalance.delay.ms": "0",
     "log.flush.interval.messages": "9223372036854775807",
+    "log.index.interval.bytes": "512",  # less to scan
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
-TOPICS: Final = {"in": (3, 3, 2), "out": (2, 3, 2), "loose": (2, 2, 1)}
+TOPICS: Final = {"in": (3, 3, 2), "out": (2, 3, 2), "loose": (2, 2, 1), "again": (1, 3, 2)}
 """Partitions, replicas, min.insync.replicas."""
 
 
 class DataCluster(Cluster):
-    has_transactions = False
-
     def __init__(self, world: World, **options: Any) -> None:
         options.setdefault("storm_seconds", DATA_STORM_SECONDS)
         options.setdefault("faults", DATA_FAULTS)
@@ -67,13 +69,15 @@ class DataCluster(Cluster):
         self.sent_loosely: set[str] = set()
         self._values = count(1)
         for machine in self.machines.values():
-            machine.may_lose_power = self._are_all_in_sync
+            machine.may_lose_power = self._may_lose_power
 
     # What the seed decides.
 
     def draw_layout(self, shape: str | None) -> Layout:
         random = self.world.random("data layout")
         chosen = shape or random.choice(DATA_SHAPES)
+        self._is_power_bad = random.random() < 0.3
+        self._is_unclean = random.random() < 0.3
         layout = draw_layout(self.world.random("layout"), chosen)
         configs = {
             **layout.configs,
@@ -102,14 +106,17 @@ class DataCluster(Cluster):
         leader = -1 if found is None else found.partitions[number].leader
         return None if leader < 0 else self.machine_of(leader).name
 
-    def _are_all_in_sync(self) -> bool:
-        """Whether losing one disk's last writes loses nothing: all others have everything."""
+    def _may_lose_power(self) -> bool:
+        """Whether power goes as it likes, or else one disk's last writes are in all others now."""
         image = self.oracle.latest
-        return image is not None and all(
-            set(partition.isr) == set(partition.replicas)
-            for topic in image.topics.values()
-            for partition in topic.partitions.values()
-            if len(partition.replicas) > 1
+        return self._is_power_bad or (
+            (image is not None)
+            and all(
+                set(partition.isr) == set(partition.replicas)
+                for topic in image.topics.values()
+                for partition in topic.partitions.values()
+                if len(partition.replicas) > 1
+            )
         )
 
     # The story.
@@ -121,10 +128,12 @@ class DataCluster(Cluster):
         node = self.clients[0]
 
         async def create() -> None:
-            topics = [
-                NewTopic(name, partitions, replicas, configs={"min.insync.replicas": str(least)})
-                for name, (partitions, replicas, least) in TOPICS.items()
-            ]
+            topics = []
+            for name, (partitions, replicas, least) in TOPICS.items():
+                configs = {"min.insync.replicas": str(least)}
+                if self.may_lose(name):
+                    configs["unclean.leader.election.enable"] = "true"
+                topics.append(NewTopic(name, partitions, replicas, configs=configs))
             async with make_admin(self, node, "create") as admin:
                 (await admin.create_topics(topics)).unwrap()
 
@@ -135,12 +144,13 @@ class DataCluster(Cluster):
         workers: list[Worker] = [Sender(self, self.clients[0], "sender")]
         workers += self._draw_workers(random)
         self._tasks = [each.node.spawn(each.run()) for each in workers]
-        self._tasks.append(self.clients[1].spawn(Administrator(self, self.clients[1]).run()))
+        self._tasks.append(self.clients[1].spawn(DataAdministrator(self, self.clients[1]).run()))
 
     def _draw_workers(self, random: Random) -> list[Worker]:
         one, two, three = self.clients
         workers: list[Worker] = []
-        workers.append(LooseSender(self, two, "loose", random.choice(("0", "1"))))
+        workers.append(LooseSender(self, two, "loose", random.choice(("0", "1")), LOOSE))
+        workers.append(LooseSender(self, two, "again", "all", AGAIN))
         isolation = random.choice([*Isolation])
         workers.append(Poller(self, three, "poller", isolation))
         if random.random() < 0.6:
@@ -150,9 +160,9 @@ class DataCluster(Cluster):
                 Member(self, node, f"member-{number}", "members", protocol)
                 for number, node in enumerate(nodes)
             ]
-        if random.random() < 0.6 and self.has_transactions:
+        if random.random() < 0.6:
             workers.append(Copier(self, one, "copier"))
-        if random.random() < 0.6 and self.has_transactions:
+        if random.random() < 0.6:
             workers.append(Transactional(self, three, "transactional"))
         return workers
 
@@ -164,6 +174,9 @@ class DataCluster(Cluster):
             value = (record.value or b"").decode()
             if value not in self.sent_loosely:
                 raise ViolationError(f"{value!r} was read from {record.topic}; nobody sent it")
+
+    def may_lose(self, topic: str) -> bool:
+        return self._is_unclean and topic == "loose"
 
     def problems_of(self, image: ClusterImage) -> list[str]:
         found = super().problems_of(image)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 INPUTS: Final = tuple(TopicPartition("in", number) for number in range(3))
 OUTPUTS: Final = tuple(TopicPartition("out", number) for number in range(2))
 LOOSE: Final = tuple(TopicPartition("loose", number) for number in range(2))
+AGAIN: Final = (TopicPartition("again", 0),)
+"""Of a topic that is deleted and made again."""
 KEYS: Final = (*INPUTS, *OUTPUTS)
 DRAIN_SECONDS_MAX: Final = 60.0
 
@@ -125,13 +127,19 @@ class Sender(Worker):
 
 
 class LooseSender(Sender):
-    """Sends with acks 0 or 1: what it is told says little about what is there."""
+    """Sends where records may go lost: with acks 0 or 1, or to a topic that is deleted."""
 
-    keys = LOOSE
-
-    def __init__(self, cluster: "DataCluster", node: SimNode, name: str, acks: str) -> None:
+    def __init__(
+        self,
+        cluster: "DataCluster",
+        node: SimNode,
+        name: str,
+        acks: str,
+        keys: Sequence[TopicPartition],
+    ) -> None:
         super().__init__(cluster, node, name)
         self.acks = acks
+        self.keys = keys
 
     async def _send(self, producer: "Producer") -> None:
         key, value = self.random.choice(self.keys), self.cluster.new_value(self.name)

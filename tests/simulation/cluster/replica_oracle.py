@@ -179,7 +179,8 @@ class ReplicaOracle:
             known = truth.written.setdefault((batch.base_offset, batch.epoch), (batch, before))
             if known[0] != batch:
                 raise ViolationError(f"{where} has {batch}, where others have {known[0]}")
-            if before is not None and known[1] is not None and known[1] != before:
+            is_deleted = before is None or before.next_offset <= truth.start_offset
+            if not is_deleted and known[1] is not None and known[1] != before:
                 raise ViolationError(
                     f"{where} has {before} before {batch}, where others have {known[1]}"
                 )
@@ -242,6 +243,7 @@ class ReplicaOracle:
         if first != machine.name:
             raise ViolationError(f"{where}: leads in epoch {epoch}, as {first} does")
         truth.began.setdefault(epoch, self._cluster.world.now)
+        truth.start_offset = max(truth.start_offset, log.log_start_offset)
         high_watermark = log.high_watermark
         if mirror.leads is None or mirror.leads[0] != epoch:
             self.reached["elections"] += 1

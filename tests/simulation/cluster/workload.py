@@ -67,8 +67,9 @@ class Administrator:
         finally:
             await admin.close()
 
-    async def _step(self, admin: Admin) -> None:
-        steps: list[Callable[[Admin], Awaitable[None]]] = [
+    def steps(self) -> list[Callable[[Admin], Awaitable[None]]]:
+        """Return what may be done next; what stands there twice is done more often."""
+        return [
             self._create,
             self._create,
             self._delete,
@@ -79,7 +80,12 @@ class Administrator:
             self._take_producer_id,
             self._take_producer_id,
         ]
-        step = self._random.choice(steps)
+
+    def replication_factor(self) -> int:
+        return 1
+
+    async def _step(self, admin: Admin) -> None:
+        step = self._random.choice(self.steps())
         if step in (self._delete, self._grow, self._configure) and not self._mine:
             step = self._create
         what = step.__name__.removeprefix("_")
@@ -95,7 +101,7 @@ class Administrator:
         self._made += 1
         name = f"{self._node.name}-{self._made}"
         partitions = self._random.randint(1, 3)
-        new = NewTopic(name, partitions=partitions, replication_factor=1)
+        new = NewTopic(name, partitions, self.replication_factor())
         created = (await admin.create_topics([new])).unwrap()[name]
         self._ledger.created[name] = created.topic_id
         self._ledger.partitions[name] = partitions
