@@ -303,3 +303,10 @@ def test_new_settings_hold_for_the_active_segment(make_log: MakeLog) -> None:
     log.reconfigure(dataclasses.replace(log.config, segment_bytes=400))
     fill(log, 2)
     assert len(bases(log)) == 2
+
+
+def test_a_log_that_begins_again_has_nothing_below_its_high_watermark(make_log: MakeLog) -> None:
+    log = make_log()
+    fill(log, 3)
+    log.truncate_fully_and_start_at(10, NOW_MS)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (10, 10, 10)
