@@ -26,6 +26,7 @@ _LISTENERS: Final = "unit/broker/test_listeners.py::test_"
 _CERTIFICATES: Final = "unit/broker/test_listener_certificates.py::test_"
 _TLS: Final = "unit/net/test_net_tls.py::test_"
 _LIFE: Final = "unit/broker/test_lifecycle.py::test_"
+_EARLY: Final = "unit/broker/test_transaction_begins_early.py::test_"
 _LIFE_SETTINGS: Final = (
     "unit/broker/test_lifecycle_driver.py::test_the_settings_are_those_of_the_configs"
 )
@@ -340,6 +341,12 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
     "offsets.topic.replication.factor": _REPLICAS,
     "offsets.topic.segment.bytes": _INTERNAL,
     # Transactions.
+    "add.partitions.to.txn.retry.backoff.ms": (
+        f"{_EARLY}it_is_asked_for_as_often_as_the_configs_say",
+    ),
+    "add.partitions.to.txn.retry.backoff.max.ms": (
+        f"{_EARLY}it_is_asked_for_as_often_as_the_configs_say",
+    ),
     "transaction.state.log.num.partitions": _INTERNAL,
     "transaction.state.log.replication.factor": _REPLICAS,
     "transaction.state.log.segment.bytes": _INTERNAL,

@@ -499,7 +499,6 @@ class CoordinatorRuntime(Generic[S]):
 
     def _on_loaded(self, led: Led[S]) -> None:
         led.is_loaded = True
-        led.outbox.watch()  # a new leader may have loaded what is not committed yet
         self._apply_each(led, led.shard.on_loaded(self.now()))
         led.outbox.watch()  # what is loaded may have effects as soon as it is committed
 

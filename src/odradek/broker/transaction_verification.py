@@ -84,7 +84,7 @@ def add_patiently(
     backoff_ms = broker.config.integer("add.partitions.to.txn.retry.backoff.ms")
     if tries_left is None:
         max_ms = broker.config.integer("add.partitions.to.txn.retry.backoff.max.ms")
-        tries_left = max_ms // backoff_ms
+        tries_left = -(-max_ms // backoff_ms)
     add = partial(add_patiently, broker, transactional_id, producer, partitions, then)
 
     def answered(errors: Errors) -> None:

@@ -28,8 +28,8 @@ transaction.two.phase.commit.enable BOOLEAN false live
     Whether producers may prepare transactions that never time out.
 transactional.id.expiration.ms INT 604800000 1.. live
     How long an unused transactional id is remembered.
-add.partitions.to.txn.retry.backoff.ms INT 20 1..
-    How long the broker waits before asking the coordinator again.
-add.partitions.to.txn.retry.backoff.max.ms INT 100 0..
-    The longest of those waits in all.
+add.partitions.to.txn.retry.backoff.ms INT 20 1.. live
+    How long a write waits for the markers of the transaction before, a time.
+add.partitions.to.txn.retry.backoff.max.ms INT 100 0.. live
+    How long it waits for them in all.
 """
