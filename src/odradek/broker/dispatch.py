@@ -125,7 +125,7 @@ COUNTED_BYTES_MAX: Final = 64 * 1024
 """Of a controller's response: a longer one is passed on and its errors are not counted."""
 
 T = TypeVar("T")
-Handle = Callable[[RequestContext, Any], Answer | Steps[Message]]
+Handle = Callable[[RequestContext, Any], Answer | Steps[Message] | Steps[Answer]]
 Reply = Callable[[list[Buffer] | None], None]
 Loaded = tuple[
     Handle, RequestStats, Callable[[Message], None] | None, str | None, type[RequestContext]
@@ -215,7 +215,7 @@ class Dispatcher:
                 self._stalls.note(api.name, local_us)
         else:
             assert isinstance(answered, GeneratorType)
-            self._run(answered, answer, connection)
+            self._run(answered, partial(_answer_unless_pending, answer), connection)
             local_us = self._now_us() - began_us
 
     def _run(
@@ -239,6 +239,13 @@ class Dispatcher:
         loaded = module.handle, broker.metrics.requests_of(api), on_response, array, context
         self._handlers[api.key] = loaded
         return loaded
+
+
+def _answer_unless_pending(answer: Callable[[Message], None], answered: Answer) -> None:
+    """Take what a handler returned that worked in slices."""
+    if answered is not PENDING:
+        assert isinstance(answered, Message)
+        answer(answered)
 
 
 def _keep_bytes(

@@ -84,6 +84,7 @@ class Partition:
 
     __slots__ = (
         "_delayed",
+        "_deletions",
         "_is_waking",
         "_ports",
         "_settings",
@@ -133,6 +134,7 @@ class Partition:
         self._is_waking = False
         self._waiters: OrderedDict[Outcome, int] = OrderedDict()
         self._verifications: dict[int, Verification] = {}
+        self._deletions: dict[Outcome, int] = {}
 
     # Leadership.
 
@@ -153,6 +155,8 @@ class Partition:
         self.leadership = leadership
         self.has_followers = bool(leadership.followers)
         self.commit()
+        if self._deletions:
+            self._end_deletions()  # a replica that has died counts no more
 
     def follow(self, leader_id: int, leader_epoch: int) -> bool:
         """Follow another node, or none if it is -1; return whether that is news.
@@ -238,6 +242,9 @@ class Partition:
         """Answer all that wait for commits, as this node may never hear of them."""
         while self._waiters:
             outcome, _ = self._waiters.popitem(last=False)
+            outcome(code)
+        while self._deletions:
+            outcome, _ = self._deletions.popitem()
             outcome(code)
 
     def _wake(self) -> None:
@@ -370,8 +377,39 @@ class Partition:
         now_ms = self._ports.monotonic_ms()
         proposal = leadership.on_fetch(node_id, offset, log_start_offset, broker_epoch, now_ms)
         self.commit()
+        if self._deletions:
+            self._end_deletions()
         if proposal is not None:
             self._ports.propose(self, proposal)
+
+    @property
+    def low_watermark(self) -> int:
+        """Return from where on the leader and all living followers have records."""
+        leadership = self.leadership
+        return self.log.log_start_offset if leadership is None else leadership.low_watermark()
+
+    def when_deleted(self, offset: int, outcome: Outcome) -> None:
+        """Call ``outcome`` when all living replicas begin at ``offset`` or later: now, if so."""
+        if self.leadership is None:
+            outcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.low_watermark >= offset:
+            outcome(ErrorCode.NONE)
+        elif len(self._deletions) >= WAITERS_MAX:
+            outcome(ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            self._deletions[outcome] = offset
+
+    def forget_deletion(self, outcome: Outcome) -> None:
+        """Call ``outcome`` no more, but now if what it waits for has come unnoticed."""
+        offset = self._deletions.pop(outcome, None)
+        if offset is not None and self.low_watermark >= offset:
+            outcome(ErrorCode.NONE)
+
+    def _end_deletions(self) -> None:
+        reached = self.low_watermark
+        for outcome in [each for each, offset in self._deletions.items() if offset <= reached]:
+            if self._deletions.pop(outcome, None) is not None:
+                outcome(ErrorCode.NONE)
 
     def shrink_isr(self) -> None:
         """Propose an ISR without the followers that lag."""
@@ -478,7 +516,7 @@ class Partition:
     def check_invariants(self) -> None:
         offsets = list(self._waiters.values())
         assert offsets == sorted(offsets)
-        assert self.is_leader or not (offsets or self._verifications)
+        assert self.is_leader or not (offsets or self._verifications or self._deletions)
         assert self.leadership is None or self.following is None
         if self.leadership is not None:
             self.leadership.check_invariants()

@@ -2,7 +2,9 @@
 
 import errno
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
+from threading import Event
 
 import pytest
 
@@ -19,6 +21,7 @@ from odradek.storage.disk import OsDisk
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
 from tests.storage_batches import make_batch
+from tests.unit.broker.held_commits import ELSEWHERE, Leadership, partition_of, wait_until
 
 VERSION = 12  # the last one that names topics
 
@@ -99,3 +102,32 @@ def test_a_directory_that_failed_leaves_the_others_at_work(
         assert not broker.node.failed.is_set()
         assert produce(connection, broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert produce(connection, 1 - broken).error_code == 0
+
+
+def test_what_another_leader_commits_during_a_sync_is_not_acknowledged(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records at these offsets may be others by then."""
+    broker.create_topic("t", flush_messages="1")
+    may_sync = Event()
+    sync_file = OsDisk.sync_file
+
+    def sync(disk: OsDisk, path: PurePath) -> None:
+        if path.parent.name == "t-0":
+            may_sync.wait(120)
+        sync_file(disk, path)
+
+    monkeypatch.setattr(OsDisk, "sync_file", sync)
+    led = partition_of(broker.node.broker, TopicPartition("t", 0))
+    metadata = Leadership(broker)
+    with (
+        broker.hold_commits("t"),
+        ThreadPoolExecutor(1) as pool,
+        BrokerConnection(broker.port) as connection,
+    ):
+        answer = pool.submit(produce, connection)
+        wait_until(lambda: led.log.log_end_offset == 1, "the record is written")
+        metadata.give("t", ELSEWHERE)
+        broker._call(lambda: led.log.update_high_watermark(1))
+        may_sync.set()
+        assert answer.result(120).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

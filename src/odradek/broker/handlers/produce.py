@@ -186,9 +186,20 @@ def _answer(
 def _answer_later(
     context: RequestContext, timeout_ms: int, response: ProduceResponse, appended: _Round
 ) -> None:
-    """Answer when all is flushed that must be, and committed; for all partitions at once."""
+    """Answer when all is flushed that must be, and committed; for all partitions at once.
+
+    The wait for commits begins at once. Were it to begin after a flush, leadership might have been
+    lost in between, and the offset be committed with the records of another leader.
+    """
     broker, unflushed, uncommitted = context.broker, appended.unflushed, appended.uncommitted or ()
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms
+    left = bool(unflushed) + bool(uncommitted)
+
+    def done() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            context.reply(response)
 
     def committed(codes: list[ErrorCode]) -> None:
         for (answer, _), code in zip(uncommitted, codes, strict=True):
@@ -196,21 +207,18 @@ def _answer_later(
                 answer.error_code = code  # the offset stays in the answer, as the records do
         if ErrorCode.NOT_LEADER_OR_FOLLOWER in codes:
             _name_leaders(context, response)
-        context.reply(response)
+        done()
 
     def flushed(failed: list[TopicPartition]) -> None:
         for partition in failed:
             _take_back(unflushed[partition])
-        if uncommitted:
-            wanted = [each for _, each in uncommitted]
-            CommitWait(broker.delayed, deadline_ms, wanted, committed)
-        else:
-            context.reply(response)
+        done()
 
+    if uncommitted:
+        wanted = [each for _, each in uncommitted]
+        CommitWait(broker.delayed, deadline_ms, wanted, committed)
     if unflushed:
         broker.call_when_flushed(list(unflushed), flushed)
-    else:
-        flushed([])
 
 
 def _reply(context: RequestContext, answer: Answer) -> None:
