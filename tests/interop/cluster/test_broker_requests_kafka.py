@@ -79,6 +79,62 @@ def test_a_smaller_isr_and_its_way_back(planner: Asked) -> None:
     assert alter(broker, topic, both, partition_epoch=3) == "INELIGIBLE_REPLICA"
 
 
+# Eligible leader replicas (KIP-966).
+
+
+def test_members_that_leave_below_the_minimum_stay_eligible(planner: Asked) -> None:
+    broker, other = unfenced(planner), unfenced(planner)
+    topic = create_topic(planner, broker, other, min_insync_replicas="2")
+    first, second = broker.request.broker_id, other.request.broker_id
+    assert alter(broker, topic, [first]) == "NONE"
+    partition = partition_now(planner, topic)
+    assert (partition.isr, partition.elr, partition.leader_epoch) == ((first,), (second,), 0)
+    assert broker.beat(broker.epoch, fence=True) == ["caught up", "fenced"]
+    partition = partition_now(planner, topic)
+    assert (partition.leader, partition.isr, set(partition.elr)) == (second, (second,), {first})
+    assert other.beat(other.epoch, fence=True) == ["caught up", "fenced"]
+    partition = partition_now(planner, topic)
+    assert (partition.leader, partition.isr, set(partition.elr)) == (-1, (), {first, second})
+    assert partition.last_known_elr == (second,)
+    assert broker.beat(broker.epoch) == ["caught up"]
+    partition = partition_now(planner, topic)
+    assert (partition.leader, partition.isr, partition.elr) == (first, (first,), (second,))
+    assert (partition.last_known_elr, partition.leader_recovery_state) == ((), 0)
+
+
+def test_one_replica_in_sync_is_enough_where_that_is_the_minimum(planner: Asked) -> None:
+    broker, other = unfenced(planner), unfenced(planner)
+    topic = create_topic(planner, broker, other, min_insync_replicas="1")
+    first, second = broker.request.broker_id, other.request.broker_id
+    assert alter(broker, topic, [first]) == "NONE"
+    assert partition_now(planner, topic).elr == ()
+    assert broker.beat(broker.epoch, fence=True) == ["caught up", "fenced"]
+    partition = partition_now(planner, topic)
+    assert (partition.leader, partition.isr, partition.elr) == (-1, (), (first,))
+    assert other.beat(other.epoch) == ["caught up"]
+    partition = partition_now(planner, topic)
+    assert (partition.leader, partition.elr) == (-1, (first,)), "it may lack what was committed"
+    assert second not in partition.isr
+
+
+def test_a_topic_that_allows_it_takes_any_replica_that_lives(planner: Asked) -> None:
+    broker, other = unfenced(planner), unfenced(planner)
+    allowed = {"unclean_leader_election_enable": "true"}
+    topic = create_topic(planner, broker, other, min_insync_replicas="1", **allowed)
+    first, second = broker.request.broker_id, other.request.broker_id
+    assert alter(broker, topic, [first]) == "NONE"
+    assert broker.beat(broker.epoch, fence=True) == ["caught up", "fenced"]
+    partition = partition_now(planner, topic)
+    assert (partition.leader, partition.isr, partition.elr) == (second, (second,), ())
+    assert partition.leader_recovery_state == 1
+    epochs = {"leader_epoch": 1, "partition_epoch": 2}
+    assert alter(other, topic, [second, first], leader_recovery_state=1, **epochs) == (
+        "INVALID_REQUEST"
+    )
+    assert alter(other, topic, [second], leader_recovery_state=0, **epochs) == "NONE"
+    assert partition_now(planner, topic).leader_recovery_state == 0
+
+
 # AssignReplicasToDirs.
 
 

@@ -13,6 +13,7 @@ from odradek.protocol.generated.allocate_producer_ids import (
 from odradek.protocol.generated.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -25,13 +26,20 @@ def unfenced(controller: Asked, *log_dirs: Uuid) -> Registered:
     return broker
 
 
-def create_topic(controller: Asked, *brokers: Registered) -> TopicImage:
-    """Create a topic of one partition with replicas on these brokers."""
+def create_topic(controller: Asked, *brokers: Registered, **configs: str) -> TopicImage:
+    """Create a topic of one partition with replicas on these brokers.
+
+    In the names of ``configs`` an underscore stands for a dot.
+    """
     name = f"topic-{new_id()}"
     place = CreatableReplicaAssignment(
         partition_index=0, broker_ids=[each.request.broker_id for each in brokers]
     )
     topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[place])
+    topic.configs = [
+        CreatableTopicConfig(name=key.replace("_", "."), value=value)
+        for key, value in configs.items()
+    ]
     request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
     answer = controller.ask(request, CreateTopicsResponse)
     assert [each.error_code for each in answer.topics] == [0]
