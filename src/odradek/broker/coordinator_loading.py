@@ -39,7 +39,7 @@ class CoordinatorLoading(Generic[S]):
         slices: Slices,
         decode: Decode,
         is_led: Callable[[Led[S]], bool],
-        on_loaded: Callable[[Led[S]], None],
+        on_loaded: Callable[[Led[S]], Steps[None]],
         on_failed: Callable[[Led[S]], None],
     ) -> None:
         """``is_led`` says whether a shard is still wanted; one of the others is called for it."""
@@ -54,7 +54,8 @@ class CoordinatorLoading(Generic[S]):
     def load(self, led: Led[S]) -> None:
         """Load a shard, at once if there is little to load and nothing before it."""
         if led.loaded_offset >= led.partition.log.log_end_offset:
-            self._on_loaded(led)  # it need not wait for others
+            for _ in self._on_loaded(led):  # it need not wait for others, and there is little
+                pass
             return
         self._waiting.append(led)
         if not self._is_loading:
@@ -70,7 +71,7 @@ class CoordinatorLoading(Generic[S]):
             try:
                 yield from self._replay(led)
                 if self._is_led(led):
-                    self._on_loaded(led)
+                    yield from self._on_loaded(led)
             except Exception as error:
                 # Better no coordinator than one that has forgotten half of what it promised. Those
                 # of other partitions must not suffer, whatever is wrong with this one's records.

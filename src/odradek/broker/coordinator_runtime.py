@@ -30,6 +30,7 @@ from odradek.core.clock import Instant
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.core.java_hash import partition_of
+from odradek.core.slices import Steps
 from odradek.metadata.image import MetadataUpdate
 from odradek.metadata.partition import NO_LEADER
 from odradek.records import CompressionType
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from odradek.broker.broker_server import BrokerServer
 
 NO_PRODUCER_ID: Final = -1
+RESULTS_PER_STEP: Final = 50
+"""Of a shard that was just loaded, before others have their turn."""
 _log = logging.getLogger("odradek.coordinator")
 
 # What a failed append means to the client of a coordinator.
@@ -497,9 +500,17 @@ class CoordinatorRuntime(Generic[S]):
     def _is_led(self, led: Led[S]) -> bool:
         return self._led.get(led.partition.key.partition) is led
 
-    def _on_loaded(self, led: Led[S]) -> None:
+    def _on_loaded(self, led: Led[S]) -> Steps[None]:
+        """Let a shard begin, now that its log is replayed; yields after some results."""
+        for count, result in enumerate(led.shard.on_loaded(self.now()), 1):
+            self._append_now(led, self._answering(led, result))
+            if count % RESULTS_PER_STEP == 0:
+                yield
+                if not self._is_led(led):
+                    return
         led.is_loaded = True
-        self._apply_each(led, led.shard.on_loaded(self.now()))
+        self._on_applied(led)
+        self._arm(led)
         led.outbox.watch()  # what is loaded may have effects as soon as it is committed
 
     def _on_load_failed(self, led: Led[S]) -> None:
