@@ -16,16 +16,7 @@ import pytest
 
 from odradek.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from odradek.client.errors import KafkaError
-from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
-from odradek.protocol.generated.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-)
-from odradek.protocol.generated.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from odradek.protocol.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -33,7 +24,13 @@ from odradek.protocol.generated.init_producer_id import (
 from tests.broker_connection import BrokerConnection
 from tests.cluster.asking import leaders_of, make_topic
 from tests.cluster.flavours import Flavour
-from tests.cluster.processes import COMBINED, Cluster, ClusterNode, wait_until
+from tests.cluster.processes import COMBINED, Cluster, wait_until
+from tests.cluster.transaction_asking import (
+    coordinator_of,
+    keys_by_coordinator,
+    read_committed,
+    state_of,
+)
 from tests.transaction_requests import GROUP_KEY, INIT_VERSION, TRANSACTION_KEY
 
 pytestmark = pytest.mark.slow
@@ -64,41 +61,6 @@ def running(folder: Path, flavour: Flavour) -> Iterator[Cluster]:
         yield cluster
 
 
-def ask_until(node: ClusterNode, key: str, key_type: int) -> int:
-    """Return the broker that is the coordinator of a key, when there is one."""
-    found = -1
-
-    def is_known() -> bool:
-        nonlocal found
-        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        with BrokerConnection(node.port) as connection:
-            (answer,) = connection.ask(request, FindCoordinatorResponse).coordinators
-        found = answer.node_id
-        return answer.error_code == ErrorCode.NONE
-
-    wait_until(is_known, f"{key} has a coordinator", SECONDS_MAX)
-    return found
-
-
-def keys_by_coordinator(node: ClusterNode, prefix: str, key_type: int) -> dict[int, str]:
-    """Return a key for each broker that is its coordinator."""
-    found: dict[int, str] = {}
-    for number in range(100):
-        key = f"{prefix}-{number}"
-        found.setdefault(ask_until(node, key, key_type), key)
-        if len(found) == len(COMBINED):
-            break
-    assert len(found) == len(COMBINED), found
-    return found
-
-
-def state_of(node: ClusterNode, transactional_id: str) -> str:
-    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    with BrokerConnection(node.port) as connection:
-        (found,) = connection.ask(request, DescribeTransactionsResponse).transaction_states
-    return found.transaction_state or ErrorCode(found.error_code).name
-
-
 def create_topics(servers: str, *names: str) -> None:
     configs = {"min.insync.replicas": "2"}
     topics = [NewTopic(name, PARTITIONS, len(COMBINED), configs=configs) for name in names]
@@ -115,32 +77,6 @@ def fill(servers: str, topic: str) -> list[bytes]:
         ]
         for each in sent:
             each.result(SECONDS_MAX)
-    return values
-
-
-def read_committed(servers: str, topic: str, partitions: int = PARTITIONS) -> list[bytes]:
-    """Read all that is committed, when no transaction is open any more."""
-    consumer: Any = BlockingConsumer(
-        bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
-    )
-    plain: Any = BlockingConsumer(bootstrap_servers=servers)
-    values: list[bytes] = []
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    with consumer, plain:
-        wait_until(
-            lambda: consumer.end_offsets(places) == plain.end_offsets(places),
-            f"no transaction is open in {topic}",
-            SECONDS_MAX,
-        )
-        ends = consumer.end_offsets(places)
-        consumer.assign(places)
-
-        def poll() -> bool:
-            for records in consumer.poll(0.5).values():
-                values.extend(record.value for record in records)
-            return all(consumer.position(each) >= ends[each] for each in places)
-
-        wait_until(poll, f"{topic} is read", SECONDS_MAX)
     return values
 
 
@@ -340,8 +276,8 @@ def test_what_is_copied_in_transactions_is_there_once_though_brokers_are_killed(
         wait_until(
             lambda: {*leaders_of(first, "out-odradek")} == {*COMBINED}, "each broker leads one"
         )
-        ids = keys_by_coordinator(first, "copier", TRANSACTION_KEY)
-        groups = keys_by_coordinator(first, "group", GROUP_KEY)
+        ids = keys_by_coordinator(first, COMBINED, "copier", TRANSACTION_KEY)
+        groups = keys_by_coordinator(first, COMBINED, "group", GROUP_KEY)
         copiers: list[Copier] = [
             OurCopier(servers, ids[1], groups[2]),
             ConfluentCopier(servers, ids[2], groups[3]),
@@ -356,7 +292,9 @@ def test_what_is_copied_in_transactions_is_there_once_though_brokers_are_killed(
                 victim.restart()
             wait_for(RECORDS)
         for each in copiers:
-            assert sorted(read_committed(servers, each.target)) == sorted(filled[each.name])
+            assert sorted(read_committed(servers, each.target, PARTITIONS)) == sorted(
+                filled[each.name]
+            )
             assert each.aborted
         producer_ids += take_producer_ids(cluster)
         assert len(set(producer_ids)) == len(producer_ids)
@@ -375,7 +313,7 @@ def test_a_new_coordinator_brings_markers_to_a_leader_that_was_down_all_the_time
     """
     with running(tmp_path, flavour) as cluster:
         servers, coordinator, down = cluster.bootstrap_servers, cluster.nodes[1], cluster.nodes[2]
-        transactional_id = keys_by_coordinator(cluster.nodes[3], "tx", TRANSACTION_KEY)[1]
+        transactional_id = keys_by_coordinator(cluster.nodes[3], COMBINED, "tx", TRANSACTION_KEY)[1]
         make_topic(cluster, "t", [down.id, 3])
         producer = BlockingProducer(
             bootstrap_servers=servers,
@@ -394,13 +332,13 @@ def test_a_new_coordinator_brings_markers_to_a_leader_that_was_down_all_the_time
             down.restart()
             left = cluster.nodes[3]
             wait_until(
-                lambda: ask_until(left, transactional_id, TRANSACTION_KEY) != coordinator.id,
+                lambda: coordinator_of(left, transactional_id, TRANSACTION_KEY) != coordinator.id,
                 "there is another coordinator",
                 SECONDS_MAX,
             )
             servers = cluster.bootstrap_servers
             assert sorted(read_committed(servers, "t", 2)) == [b"0", b"1"]
-            successor = cluster.nodes[ask_until(left, transactional_id, TRANSACTION_KEY)]
+            successor = cluster.nodes[coordinator_of(left, transactional_id, TRANSACTION_KEY)]
             wait_until(
                 lambda: state_of(successor, transactional_id) == "CompleteCommit",
                 "the transaction is complete",
