@@ -428,7 +428,7 @@ class BrokerServer:
 
     def _find_broker(self, broker_id: int) -> Broker | None:
         broker = self.metadata.image.brokers.get(broker_id)
-        return None if broker is None else Broker(broker.epoch, broker.active)
+        return None if broker is None else Broker(broker.epoch, broker.active, broker.fenced)
 
     # Timers.
 

@@ -48,7 +48,7 @@ class FollowerState:
         """Take note of a fetch that was served: all before ``offset`` is in the follower's log."""
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-        elif offset >= self.leader_end_at_last_fetch != UNKNOWN_OFFSET:
+        elif offset >= self.leader_end_at_last_fetch:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset

@@ -61,7 +61,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append the records, then ``Following.on_appended``."""
+    """Append the records, but none of a later epoch than ``leader_epoch`` (KAFKA-18723)."""
 
     leader_epoch: int
 
@@ -101,6 +101,8 @@ NOTHING: Final = Nothing()
 class Following:
     __slots__ = (
         "_backoff_ms",
+        "_is_fenced",
+        "_is_new",
         "_refusals",
         "_retry_at_ms",
         "has_failed",
@@ -117,8 +119,15 @@ class Following:
         self.log = log
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
+        self._begin()
+
+    def _begin(self) -> None:
         self.has_failed = False
-        """Its own disk has failed: it asks for nothing more."""
+        """Its own disk has failed: it asks for nothing more in this epoch."""
+        self._is_fenced = False
+        """The leader is in a later epoch, of which the metadata will tell."""
+        self._is_new = True
+        """Nothing has been asked in this epoch."""
         self._retry_at_ms: int | None = None
         self._refusals = 0
         """In this epoch, of a kind that metadata ends."""
@@ -130,9 +139,7 @@ class Following:
         assert leader_epoch >= self.leader_epoch
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        self.has_failed = False  # another try: if its disk is to blame, that will say so again
-        self._retry_at_ms = None
-        self._refusals = 0
+        self._begin()  # also after a failure: if its disk is to blame, that will say so again
         return True
 
     # What to ask.
@@ -140,18 +147,19 @@ class Following:
     def plan(self, now_ms: int) -> Wanted | Truncate | None:
         """Return what to ask the leader; None if there is nothing to ask now.
 
-        A log without epochs cannot be compared: it is cut at its high watermark first, as before
-        epochs were there.
+        A log without epochs cannot be compared. It is cut at its high watermark first, as before
+        epochs were there; once per epoch, because what is fetched then is not committed either.
         """
-        if self.has_failed or self.leader_id < 0:
+        if self.has_failed or self._is_fenced or self.leader_id < 0:
             return None
         if self._retry_at_ms is not None:
             if now_ms < self._retry_at_ms:
                 return None
             self._retry_at_ms = None
+        is_new, self._is_new = self._is_new, False
         log = self.log
-        latest = log.leader_epochs.latest_epoch
-        if latest is None and log.high_watermark < log.log_end_offset:
+        has_epochs = log.leader_epochs.latest_epoch is not None
+        if is_new and not has_epochs and log.high_watermark < log.log_end_offset:
             return Truncate(log.high_watermark)
         return self.wanted
 
@@ -201,6 +209,9 @@ class Following:
             return NOTHING
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return FindOffsets()
+        if code is ErrorCode.FENCED_LEADER_EPOCH:
+            self._is_fenced = True
+            return NOTHING
         self.delay(now_ms)
         if code in ENDED_BY_METADATA:
             self._retry_at_ms = now_ms + min(RETRY_FIRST_MS << self._refusals, self._backoff_ms)
@@ -216,12 +227,13 @@ class Following:
         self._retry_at_ms = None
 
     def fail(self) -> None:
-        """Ask nothing more: the own disk has failed."""
+        """Ask nothing more in this epoch: the own disk has failed."""
         self.has_failed = True
 
     def high_watermark_after(self, progress: Progress) -> int:
         """Return the high watermark to be set after a fetch; on a follower it may go back."""
-        return min(progress.high_watermark, self.log.log_end_offset)
+        log = self.log
+        return max(min(progress.high_watermark, log.log_end_offset), log.log_start_offset)
 
     def check_invariants(self) -> None:
         log = self.log

@@ -16,6 +16,14 @@ may be committed (KAFKA-7128). Below ``min.insync.replicas`` the first condition
 met, since the watermark does not move. Kafka then takes in replicas that are far behind, and throws
 them out again (KAFKA-19996); here they must be caught up by the lag rule as well.
 
+Two more rules are stricter than Kafka's:
+
+- A leader that is elected again keeps what it knows of its followers only if no other broker led in
+  between, which the epochs show. Otherwise a follower may have cut its log meanwhile, and offsets
+  from before would commit records that it no longer has.
+- The metadata may bring a partition epoch that the controller's answer has brought before. A
+  proposal that was made in between stays pending, because it may have been carried out.
+
 Methods return what the caller is to do, such as to propose a new ISR. Nothing here asks for the
 time; ``now_ms`` is monotonic. Benchmarks: ``bench/node.py``, ``bench/cluster.py``.
 """
@@ -53,6 +61,7 @@ class Broker(NamedTuple):
     epoch: int
     is_active: bool
     """Neither fenced nor in controlled shutdown."""
+    is_fenced: bool = False
 
 
 FindBroker = Callable[[int], Broker | None]
@@ -134,26 +143,30 @@ class Leadership:
         if registration.partition_epoch < self.partition_epoch:
             return False
         is_new_epoch = registration.leader_epoch > self.leader_epoch
-        is_new_leader = self.leader_epoch < 0
-        members = frozenset(registration.isr)
         self._take_replicas(registration.replicas)
         if is_new_epoch:
-            self.leader_epoch = registration.leader_epoch
-            self.epoch_start_offset = self.log.log_end_offset
-            for node_id, follower in self.followers.items():
-                is_in_sync = node_id in members
-                if is_new_leader:
-                    follower.forget(now_ms if is_in_sync else NEVER_MS)
-                else:
-                    end = self.epoch_start_offset
-                    follower.begin_epoch(end, is_in_sync=is_in_sync, now_ms=now_ms)
-        if is_new_epoch or registration.partition_epoch > self.partition_epoch:
-            self.isr = CommittedIsr(members)
+            self._begin_epoch(registration, now_ms)
+        is_newer = is_new_epoch or registration.partition_epoch > self.partition_epoch
+        if is_newer or not self.isr.maximal <= set(registration.replicas):
+            # The same partition epoch may show that a replica that was to join has been removed:
+            # the controller's answer, which brought that epoch before, does not name the replicas.
+            self.isr = CommittedIsr(frozenset(registration.isr))
         self.partition_epoch = registration.partition_epoch
         # An unclean leader has recovered as soon as it leads: it has what there is. The next
         # proposal says so.
         self.recovery_state = registration.recovery_state
         return is_new_epoch
+
+    def _begin_epoch(self, registration: Registration, now_ms: int) -> None:
+        led_before = 0 <= self.leader_epoch == registration.leader_epoch - 1
+        self.leader_epoch = registration.leader_epoch
+        self.epoch_start_offset = end = self.log.log_end_offset
+        for node_id, follower in self.followers.items():
+            is_in_sync = node_id in registration.isr
+            if led_before:
+                follower.begin_epoch(end, is_in_sync=is_in_sync, now_ms=now_ms)
+            else:
+                follower.forget(now_ms if is_in_sync else NEVER_MS)
 
     def _take_replicas(self, replicas: Sequence[int]) -> None:
         self.replicas = tuple(replicas)
@@ -199,15 +212,26 @@ class Leadership:
         return Enough.YES if len(self.isr.maximal) >= self.min_isr else Enough.TOO_FEW_IN_SYNC
 
     def low_watermark(self) -> int:
-        """Return from where on all living replicas have records."""
+        """Return from where on all living replicas have records.
+
+        A replica that has not fetched from this leader may begin anywhere: UNKNOWN_OFFSET.
+        """
         starts = [
             follower.log_start_offset
             for node_id, follower in self.followers.items()
-            if (broker := self._find_broker(node_id)) is not None and broker.is_active
+            if (broker := self._find_broker(node_id)) is not None and not broker.is_fenced
         ]
         return min([self.log.log_start_offset, *starts])
 
     # Followers.
+
+    def is_overtaken(self, node_id: int, broker_epoch: int) -> bool:
+        """Whether a follower has been started again since it sent a fetch: to be refused.
+
+        What it says of its log may no longer be true (KIP-903).
+        """
+        broker = self._find_broker(node_id)
+        return broker is not None and NO_BROKER_EPOCH < broker_epoch < broker.epoch
 
     def on_fetch(
         self, node_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
@@ -215,7 +239,8 @@ class Leadership:
         """Take note of a follower's fetch that was served; return a proposal if it may join.
 
         To be called for the first, successful and not diverging read of a request, not when a
-        parked one is answered (KAFKA-8400). The high watermark may have moved.
+        parked one is answered (KAFKA-8400), and not if the fetch ``is_overtaken``. The high
+        watermark may have moved.
         """
         follower = self.followers[node_id]
         leader_end = self.log.log_end_offset
@@ -250,16 +275,18 @@ class Leadership:
         isr = self.isr
         if not isinstance(isr, CommittedIsr) or len(isr.members) <= 1:
             return None
-        leader_end, lag_ms_max = self.log.log_end_offset, self.settings.lag_ms_max
-        lagging = frozenset(
-            node_id
-            for node_id, follower in self.followers.items()
-            if node_id in isr.members and not follower.is_caught_up(leader_end, lag_ms_max, now_ms)
-        )
+        lagging = frozenset(each for each in isr.members if self._lags(each, now_ms))
         if not lagging:
             return None
         self.isr = PendingShrink(isr.members, lagging)
         return self._proposal(self.isr)
+
+    def _lags(self, node_id: int, now_ms: int) -> bool:
+        if node_id == self.node_id:
+            return False
+        follower = self.followers.get(node_id)
+        end, lag_ms_max = self.log.log_end_offset, self.settings.lag_ms_max
+        return follower is None or not follower.is_caught_up(end, lag_ms_max, now_ms)
 
     # Proposals and their answers.
 
@@ -271,10 +298,15 @@ class Leadership:
         )
 
     def _broker_epoch(self, node_id: int) -> int:
-        """Return the epoch under which a member was in sync: that of its fetches, if it is told."""
-        follower = self.followers.get(node_id)
-        if follower is not None and follower.broker_epoch is not None:
-            return follower.broker_epoch
+        """Return the epoch under which a member was in sync: that of its fetches.
+
+        A member that has not fetched from this leader is not checked. If it was started again the
+        controller has taken it out, and the partition epoch makes the proposal void.
+        """
+        if node_id != self.node_id:
+            follower = self.followers.get(node_id)
+            epoch = None if follower is None else follower.broker_epoch
+            return NO_BROKER_EPOCH if epoch is None else epoch
         broker = self._find_broker(node_id)
         return NO_BROKER_EPOCH if broker is None else broker.epoch
 
@@ -284,6 +316,7 @@ class Leadership:
             not isinstance(self.isr, CommittedIsr)
             and proposal.leader_epoch == self.leader_epoch
             and proposal.partition_epoch == self.partition_epoch
+            and self.isr.proposed == {member for member, _ in proposal.isr}
         )
 
     def on_confirmed(self, proposal: Proposal, confirmed: Registration) -> None:
