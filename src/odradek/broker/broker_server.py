@@ -56,6 +56,7 @@ from odradek.protocol.framing import Request
 from odradek.quorum.active_controller import ControllerChannel
 from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.quorum.node_ports import NodePorts, Workers
+from odradek.replication.lag_rounds import LagRounds
 from odradek.replication.leadership import Broker, LeaderSettings
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_loading import LoadingProgress
@@ -141,6 +142,7 @@ class BrokerServer:
         self.peers = Peers(config, lambda: metadata.image, self.random)
         self.fetchers = Fetchers(self)
         self._lag_timer: asyncio.TimerHandle | None = None
+        self._lag_rounds = LagRounds()
         self.replicas = self._make_replicas()
         self.controller = controller
         self.lifecycle = self._make_lifecycle(heartbeats, incarnation_id)
@@ -451,9 +453,13 @@ class BrokerServer:
     def _look_for_lag(self) -> None:
         """Propose to take followers that lag out of the ISRs, twice in the time they may lag."""
         loop = asyncio.get_running_loop()
+        late_ms = 0
+        if self._lag_timer is not None:
+            late_ms = int((loop.time() - self._lag_timer.when()) * 1_000)
         interval_ms = self.config.integer("replica.lag.time.max.ms") / 2
         self._lag_timer = loop.call_later(interval_ms / 1000, self._look_for_lag)
-        self.slices.run(self.replicas.shrink_isrs(), lambda _: None)
+        if self._lag_rounds.is_held(max(late_ms, self.slices.stalls.ms_max)):
+            self.slices.run(self.replicas.shrink_isrs(), lambda _: None)
 
     def _upkeep(self) -> None:
         if self._upkeep_timer is not None:

@@ -111,7 +111,7 @@ def take_note_of_failed_fetches(patch: pytest.MonkeyPatch) -> None:
 
 
 def fetch_before_flush(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Following, "wait_for_flush", lambda _: None)
+    patch.setattr(Replica, "is_flush_due", False)
 
 
 def keep_log_below_leaders_start(patch: pytest.MonkeyPatch) -> None:

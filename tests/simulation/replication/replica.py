@@ -432,6 +432,8 @@ class Replica:
         following = self.following
         if following is None or self.broker_epoch < 0 or following.leader_id in self._asked:
             return
+        if self.is_flush_due:
+            return  # the next fetch would acknowledge what is not on disk
         plan = following.plan(self.world.now_ms)
         if isinstance(plan, Truncate):
             self._carry_out(following, following.wanted, plan, Answer())
@@ -502,7 +504,6 @@ class Replica:
         log.advance_log_start(answer.progress.log_start_offset)
         oracle.on_shown(self, before)
         if taken and self.world.faults.flushes_all:
-            following.wait_for_flush()
             self._flush_soon()
 
     def _find_offsets(self, following: Following, wanted: Wanted) -> None:
@@ -532,15 +533,19 @@ class Replica:
 
     # The disk.
 
+    @property
+    def is_flush_due(self) -> bool:
+        """As with ``flush.messages=1``."""
+        log = self.log
+        return self.world.faults.flushes_all and log.flushed_offset < log.log_end_offset
+
     def _flush_soon(self) -> None:
         end = self.log.log_end_offset
 
         def flushed() -> None:
             log = self.log
             log.flushed_offset = max(log.flushed_offset, min(end, log.log_end_offset))
-            if log.flushed_offset >= log.log_end_offset and self.following is not None:
-                self.following.on_flushed()
-                self._fetch()
+            self._fetch()
             self._acknowledge()
 
         self.later(self.world.random.randint(1, 30), flushed)

@@ -318,7 +318,6 @@ def test_a_broker_that_stops_takes_nothing_more_of_an_answer() -> None:
     [
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -337,6 +336,16 @@ def test_a_partition_that_is_refused_waits_and_the_others_go_on(code: int) -> No
         assert offsets(broker.fetch()) == {0: 0}
         broker.answer(data(0, records(b"b", at=0)))
         assert ends(partitions) == [1, 1]
+
+
+def test_a_partition_whose_leader_is_in_a_later_epoch_waits_for_metadata() -> None:
+    with FollowingBroker() as broker:
+        broker.follow(0, 1)
+        broker.answer(data(0, error=ErrorCode.FENCED_LEADER_EPOCH), data(1, records(b"a", at=0)))
+        assert (offsets(second := broker.fetch()), forgotten(second)) == ({1: 1}, [0])
+        broker.world.run_for(10 * BACKOFF)
+        broker.answer()
+        assert offsets(broker.fetch()) == {}
 
 
 def test_damaged_records_are_asked_for_again() -> None:
