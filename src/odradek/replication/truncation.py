@@ -15,10 +15,8 @@ def truncation_offset(log: ReplicaLog, epoch: int, end_offset: int) -> int:
     after that is of epochs that the leader does not have.
     """
     log_end = log.log_end_offset
-    if end_offset < 0:  # the leader knows no epochs at all
+    if epoch < 0:  # the leader knows no epochs at all
         return min(log.high_watermark, log_end)
-    if epoch < 0:  # the leader does not say which epoch it is, as before KIP-279
-        return min(end_offset, log_end)
     found, own_end = log.leader_epochs.end_offset_for(epoch, log_end)
     if own_end < 0:  # this log has nothing of a later epoch than the leader's
         return min(end_offset, log_end)

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from odradek.replication import following, leadership
-from odradek.replication.follower_state import NO_BROKER_EPOCH, FollowerState
+from odradek.replication import following
+from odradek.replication.follower_state import NEVER_MS, NO_BROKER_EPOCH, FollowerState
 from odradek.replication.following import NOTHING, Following, Progress
 from odradek.replication.isr import CommittedIsr, PendingExpand, PendingShrink
 from odradek.replication.leadership import Leadership, Registration
@@ -127,7 +127,7 @@ def keep_followers_of_missed_epochs(patch: pytest.MonkeyPatch) -> None:
         for node_id, follower in self.followers.items():
             is_in_sync = node_id in registration.isr
             if is_new:
-                follower.forget(now_ms if is_in_sync else leadership.NEVER_MS)
+                follower.forget(now_ms if is_in_sync else NEVER_MS)
             else:
                 follower.begin_epoch(end, is_in_sync=is_in_sync, now_ms=now_ms)
 
