@@ -80,8 +80,9 @@ class PeerQueue(ABC):
 
     def _send(self) -> None:
         self._is_scheduled = False
-        if self._is_busy or self._is_closed:
+        if self._is_closed:
             return
+        assert not self._is_busy
         request = self._next_request()
         if request is not None:
             self._is_busy = True
