@@ -79,6 +79,7 @@ class Load:
         sent = {each.name: each.sent for each in self.writers}
 
         def goes_on(writer: Acknowledgements) -> bool:
+            assert not writer.failures, writer.failures
             return len(writer.offsets) > sent[writer.name] + PROGRESS
 
         for writer in self.writers:
