@@ -20,7 +20,8 @@ INDENT: Final = "    "
 # Where Odradek differs on purpose.
 FAILS_THERE: Final = re.compile("marker (without (producer|epoch)|.* of producer epoch -1)")
 SHOWS_MORE: Final = re.compile("ahead: fetch v.* of a future log")
-DELIBERATE_COUNT: Final = 9
+FORGETS_LATER_RUN: Final = "a later run, and the registered one"
+DELIBERATE_COUNT: Final = 10
 
 
 def is_deliberate(case: str, ours: Any, theirs: Any) -> bool:
@@ -28,6 +29,10 @@ def is_deliberate(case: str, ours: Any, theirs: Any) -> bool:
     if FAILS_THERE.search(case):  # INVALID_REQUEST where Kafka says UNKNOWN_SERVER_ERROR
         code = '"error_code": '
         return json.dumps(ours) == json.dumps(theirs).replace(f"{code}-1", f"{code}42")
+    if (
+        case == FORGETS_LATER_RUN
+    ):  # here the earlier run is refused as soon as the later one fetches
+        return '"error_code": 6' in json.dumps(ours) and '"records"' in json.dumps(theirs)
     if SHOWS_MORE.match(case):  # records that are not committed
         (mine,), (other,) = (
             [each["records"] for topic in answer["responses"] for each in topic["partitions"]]

@@ -277,11 +277,11 @@ class Story:
         site.produce(LED, b"a", b"b", b"c")
         site.produce(LED, b"d")
         site.produce(LATE, b"not", b"committed")
-        self._later_run()
         self._round("alone")
         self._markers("alone")
         self._forged_markers()
         self._proposals("alone")
+        self._later_run()
         # It is started again, so that it has had an earlier epoch; then it comes to be in sync.
         self.follower.register()
         self._join("joins")
@@ -321,17 +321,19 @@ class Story:
 
     def _later_run(self) -> None:
         """Fetch up to the end as a run of the follower that is not registered yet: it is served,
-        but the broker that the metadata knows is not in sync by that (KIP-903).
+        but the broker that the metadata knows is not in sync by that (KIP-903). Then fetch as the
+        run that is registered.
         """
         site = self._site
         found = site.state(LED)
         assert found is not None
-        replica = (FOLLOWER, self.follower.epoch + 1)
         with BrokerConnection(site.port) as connection:
-            for number in range(2):
-                at = wanted(4, epoch=found[1], last=found[1])
+            for words, later in (("first", 1), ("again", 1), ("and the registered one", 0)):
+                at = wanted(4 * later, epoch=found[1], last=found[1])
+                replica = (FOLLOWER, self.follower.epoch + later)
                 request = fetch_request(site.topic_ids[TOPIC], at, replica=replica)
-                self._ask(connection, f"a later run: fetch {number}", request, 17)
+                self._ask(connection, f"a later run, {words}", request, 17)
+        assert site.state(LED) == found
 
     def _ask(
         self, connection: BrokerConnection, name: str, request: Message, version: int | None
