@@ -108,6 +108,18 @@ def produce(
         return produced_in(connection.ask(request, ProduceResponse, PRODUCE_VERSION))
 
 
+def produce_as_new_leader(node: ClusterNode, topic: str, *values: bytes, acks: int) -> Produced:
+    """Send one batch as soon as a node leads that has been elected: it hears of that by and by."""
+    answers: list[Produced] = []
+
+    def is_led() -> bool:
+        answers.append(produce(node, topic, *values, acks=acks))
+        return answers[-1].code != ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    wait_until(is_led, f"node {node.id} leads {topic}")
+    return answers[-1]
+
+
 def see(node: ClusterNode, topic: str) -> Seen:
     """Return what a consumer gets that reads uncommitted, without waiting for more."""
     partition = FetchPartition(partition=0, partition_max_bytes=BYTES_MAX)

@@ -22,6 +22,7 @@ from tests.cluster.replica_records import (
     check_equal_logs,
     make_replicated_topic,
     produce,
+    produce_as_new_leader,
     produce_request,
     produced_in,
     see,
@@ -105,11 +106,7 @@ def test_a_leader_that_slept_through_its_session_acknowledges_nothing_for_all(
         one.send(produce_request("slept", b"for all", acks=ACKS_ALL), PRODUCE_VERSION)
         another.send(produce_request("slept", b"for one", acks=ACKS_LEADER), PRODUCE_VERSION)
         successor = wait_for_leader(others[0], "slept", others)
-        wait_until(
-            lambda: placements_of(successor, "slept")[0].leader == successor.id,
-            "the new leader knows it",
-        )
-        after = produce(successor, "slept", b"after", acks=ACKS_ALL)
+        after = produce_as_new_leader(successor, "slept", b"after", acks=ACKS_ALL)
         leader.resume()
         for_all = produced_in(one.receive(ProduceResponse, PRODUCE_VERSION))
         produced_in(another.receive(ProduceResponse, PRODUCE_VERSION))  # either is right
@@ -214,17 +211,14 @@ def test_logs_that_parted_in_two_elections_end_equal(tmp_path: Path, flavour: Fl
             produce(first, "t", b"first %d" % number, acks=ACKS_LEADER)
         second = wait_for_leader(others[0], "t", others)
         (third,) = (node for node in others if node is not second)
-        wait_until(
-            lambda: placements_of(second, "t")[0].leader == second.id, "the second leader knows it"
-        )
         cluster.relays.isolate(second.id, {third.id: third})
         for number in range(3):
-            answer = produce(second, "t", b"second %d" % number, acks=ACKS_LEADER)
+            answer = produce_as_new_leader(second, "t", b"second %d" % number, acks=ACKS_LEADER)
             assert answer == (ErrorCode.NONE, 5 + number)
         cluster.relays.isolate(second.id, cluster.nodes)
         wait_for_leader(third, "t", [third])
         for number in range(2):
-            answer = produce(third, "t", b"third %d" % number, acks=ACKS_LEADER)
+            answer = produce_as_new_leader(third, "t", b"third %d" % number, acks=ACKS_LEADER)
             assert answer == (ErrorCode.NONE, 5 + number)
         cluster.relays.heal()
         wait_until_in_sync(cluster, "t")
