@@ -72,6 +72,7 @@ class Cluster:
         self.nemesis = Nemesis(self, schedule)
         self.oracle = Oracle(self)
         self.exits: list[str] = []
+        self.has_crashed_in_write = False
         self._rounds = 0
         world.after_round = self._after_round
 
@@ -107,6 +108,10 @@ class Cluster:
     def find_role(self, name: str) -> str | None:
         """Return the machine that plays a part now which is not the quorum's."""
         raise ValueError(f"who is {name}?")
+
+    def min_isr(self, topic: str) -> int:
+        """Return what a topic has for ``min.insync.replicas``."""
+        return 1
 
     def may_lose(self, topic: str) -> bool:
         """Whether any unclean election of a topic may lose what was committed."""

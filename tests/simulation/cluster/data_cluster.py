@@ -175,6 +175,9 @@ class DataCluster(Cluster):
             if value not in self.sent_loosely:
                 raise ViolationError(f"{value!r} was read from {record.topic}; nobody sent it")
 
+    def min_isr(self, topic: str) -> int:
+        return TOPICS[topic][2] if topic in TOPICS else int(DATA_CONFIGS["min.insync.replicas"])
+
     def may_lose(self, topic: str) -> bool:
         return self._is_unclean and topic == "loose"
 
@@ -254,5 +257,6 @@ class DataCluster(Cluster):
         super()._after_round(name)
         machine = self.machines.get(name)
         if machine is not None:
+            self.has_crashed_in_write |= machine.disk.is_off
             self.replica_oracle.check(machine)
             self.replica_oracle.check_image()

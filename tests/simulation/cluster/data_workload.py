@@ -171,7 +171,7 @@ class Poller(Worker):
             while not self.cluster.is_over:
                 with self.recorder.operation(self.process) as polled:
                     found = await consumer.poll(timeout=1.0)
-                    record_polls(polled, found, self.isolation)
+                    record_polls(self.cluster, polled, found, self.isolation)
                 await self.rest(0.2)
 
 
@@ -196,7 +196,7 @@ class Member(Worker, RebalanceListener):
             while not self.cluster.is_over and self.cluster.world.now < ends:
                 with self.recorder.operation(self.process) as polled:
                     found = await consumer.poll(timeout=0.5)
-                    record_polls(polled, found, Isolation.READ_COMMITTED)
+                    record_polls(self.cluster, polled, found, Isolation.READ_COMMITTED)
                 if found and self.random.random() < 0.7:
                     await self._commit(consumer, found)
                 if self.random.random() < 0.1:
@@ -319,7 +319,7 @@ class Copier(Transactional):
                 recording = self.recorder.transaction(self.process)
                 try:
                     found = await consumer.poll(timeout=0.5)
-                    record_polls(recording, found, Isolation.READ_COMMITTED)
+                    record_polls(self.cluster, recording, found, Isolation.READ_COMMITTED)
                     if not found:
                         recording.end(Outcome.FAIL)
                     elif not await self._copy(producer, consumer, recording, found):
@@ -368,8 +368,11 @@ def _take_offset(sending: Sending, done: "asyncio.Future[Any]") -> None:
         sending.acknowledged(done.result().offset)
 
 
-def record_polls(recording: Recording, found: Found, isolation: Isolation) -> None:
+def record_polls(
+    cluster: "DataCluster", recording: Recording, found: Found, isolation: Isolation
+) -> None:
     for key, records in found.items():
+        cluster.replica_oracle.check_read(key, records[-1].offset)
         recording.polled(
             key, [(each.offset, (each.value or b"").decode()) for each in records], isolation
         )
@@ -390,7 +393,7 @@ async def drain(cluster: "DataCluster", node: SimNode) -> None:
             with recorder.operation(process) as polled:
                 found = await consumer.poll(timeout=0.5)
                 cluster.on_loose_read([each for key in LOOSE for each in found.pop(key, [])])
-                record_polls(polled, found, Isolation.READ_COMMITTED)
+                record_polls(cluster, polled, found, Isolation.READ_COMMITTED)
             for key in [*behind]:
                 if await consumer.position(key) >= ends[key]:
                     del behind[key]

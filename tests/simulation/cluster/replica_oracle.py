@@ -56,6 +56,10 @@ class _Mirror:
         self.seen: tuple[object, ...] = ()
         self.leads: tuple[int, int] | None = None
         """The epoch in which it leads, and its high watermark."""
+        self.follows: int | None = None
+        """The epoch of the leader that it follows."""
+        self.in_sync = 0
+        """How many are in the ISR, as its leader has it from the controller."""
 
     def index_of(self, offset: int) -> int:
         """Return the index of the first batch that begins at or after ``offset``."""
@@ -126,6 +130,7 @@ class ReplicaOracle:
             log = partition.log
             seen = (
                 partition.leadership,
+                partition.following,
                 partition.leader_epoch,
                 log.log_end_offset,
                 log.high_watermark,
@@ -157,7 +162,8 @@ class ReplicaOracle:
             )
         partition.check_invariants()
         self._update(where, truth, mirror)
-        leadership = partition.leadership
+        leadership, following = partition.leadership, partition.following
+        mirror.follows = None if following is None else following.leader_epoch
         if leadership is None:
             mirror.leads = None
             return
@@ -254,9 +260,17 @@ class ReplicaOracle:
                 f"{high_watermark}"
             )
         mirror.leads = (epoch, high_watermark)
+        in_sync = len(leadership.isr.committed)
         if high_watermark > truth.committed_end:
-            self._check_reach(partition, leadership, truth, where)
+            least = min(self._cluster.min_isr(partition.key.topic), len(leadership.replicas))
+            if max(in_sync, mirror.in_sync) < least:  # it may just have become less
+                raise ViolationError(
+                    f"{where}: {high_watermark} is committed with {in_sync} in sync, and "
+                    f"min.insync.replicas are {least}"
+                )
+            self._check_reach(partition, leadership, truth, mirror, where)
             self._commit(truth, mirror, high_watermark, where)
+        mirror.in_sync = in_sync
 
     def _check_election(
         self,
@@ -312,30 +326,35 @@ class ReplicaOracle:
         truth.committed_end = truth.committed[-1].next_offset if truth.committed else 0
 
     def _check_reach(
-        self, partition: Partition, leadership: Leadership, truth: _Truth, where: str
+        self,
+        partition: Partition,
+        leadership: Leadership,
+        truth: _Truth,
+        mirror: _Mirror,
+        where: str,
     ) -> None:
         """Check that all that may be in the ISR have what is committed now."""
+        high_watermark, epoch = partition.log.high_watermark, partition.leader_epoch
         members = set(leadership.isr.maximal)
         known = self._known(partition)
-        if known is not None and known.leader_epoch == partition.leader_epoch:
+        if known is not None and known.leader_epoch == epoch:
             members.update(known.isr)
+        wanted = mirror.between(truth.committed_end, high_watermark)
         for member in sorted(members):
             machine = self._cluster.machine_of(member)
-            if machine.power_lost_at >= truth.began[partition.leader_epoch]:
+            if machine.power_lost_at >= truth.began[epoch]:
                 continue  # the leader may not know yet that it has less now
-            for other in self.partitions_of(machine):
-                if other.topic_id != partition.topic_id or other.key != partition.key:
-                    continue
-                following = other.following
-                if (
-                    following is not None
-                    and following.leader_epoch == partition.leader_epoch
-                    and other.log.log_end_offset < partition.log.high_watermark
-                ):
-                    raise ViolationError(
-                        f"{where}: {partition.log.high_watermark} is committed, and {member} of "
-                        f"the ISR {sorted(members)} has only {other.log.log_end_offset}"
-                    )
+            life, mirrors = self._mirrors.get(machine.name, (0, {}))
+            other = mirrors.get((partition.topic_id, partition.key.partition))
+            if life != machine.lives or other is None or other.follows != epoch:
+                continue
+            found = other.between(truth.committed_end, high_watermark)
+            if found != wanted:
+                raise ViolationError(
+                    f"{where}: {high_watermark} is committed, and {member} of the ISR "
+                    f"{sorted(members)} ends at {other.end_offset}: "
+                    f"{_first_difference(wanted, found)}"
+                )
 
     def _known(self, partition: Partition) -> PartitionImage | None:
         image = self._cluster.oracle.latest
@@ -349,6 +368,18 @@ class ReplicaOracle:
             truth.committed.append(batch)
         truth.committed_end = end
         self.reached["commits"] += 1
+
+    def check_read(self, key: TopicPartition, offset: int) -> None:
+        """Check that what a client was given had been committed."""
+        if self._cluster.has_crashed_in_write or str(key) in self.losses:
+            return  # what was committed just before a crash was not seen here
+        image = self._cluster.oracle.latest
+        topic = None if image is None else image.topics.get(key.topic)
+        if topic is None:
+            return
+        end = self.truth_of(topic.topic_id, key.partition).committed_end
+        if offset >= end:
+            raise ViolationError(f"{key}: {offset} was read, and only {end} is committed")
 
     # What the metadata says.
 
