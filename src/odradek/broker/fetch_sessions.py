@@ -81,9 +81,15 @@ class CachedPartition:
         return high_watermark != self.high_watermark or log_start_offset != self.log_start_offset
 
     def on_told(self, data: PartitionData) -> None:
-        # After an error the client must hear that it is over, whatever the offsets are then.
-        self.high_watermark = NOT_TOLD if data.error_code else data.high_watermark
+        # After an error the client must hear that it is over, whatever the offsets are then. With
+        # a diverging epoch it cuts its log, and takes nothing else from the answer.
+        is_void = data.error_code or data.diverging_epoch is not None
+        self.high_watermark = NOT_TOLD if is_void else data.high_watermark
         self.log_start_offset = data.log_start_offset
+
+    def on_asked_again(self) -> None:
+        """Take nothing for granted: a follower that asks anew may not have used the last answer."""
+        self.high_watermark = NOT_TOLD
 
 
 class SessionlessFetch:
@@ -200,6 +206,8 @@ class FetchSession:
                     partitions[name, wanted.partition] = CachedPartition(topic, wanted)
                 else:
                     cached.wanted = wanted
+                    if self.is_privileged:
+                        cached.on_asked_again()
         for forgotten in request.forgotten_topics_data:
             name = forgotten.topic_id if self.by_id else forgotten.topic
             for number in forgotten.partitions:

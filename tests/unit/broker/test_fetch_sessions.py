@@ -17,6 +17,7 @@ from odradek.broker.fetch_sessions import (
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
 from odradek.protocol.generated.fetch import (
+    EpochEndOffset,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -186,6 +187,23 @@ def test_what_the_client_was_told_is_no_news_until_it_changes_or_after_an_error(
     assert cached.is_news(5, 2)
     cached.on_told(PartitionData(error_code=3, high_watermark=5, log_start_offset=1))
     assert cached.is_news(5, 1)
+
+
+def test_a_follower_that_asks_anew_hears_the_high_watermark_again() -> None:
+    cache = Cache()
+    session_id = cache.create(2, replica_id=7)
+    scope = cache.sessions.open(fetch(session_id, 1, 1), by_id=False)
+    assert [each.is_news(0, 0) for each in scope.partitions] == [False, True]
+
+
+def test_a_client_that_was_told_to_cut_its_log_hears_the_high_watermark_again() -> None:
+    cache = Cache()
+    scope = cache.sessions.open(fetch(cache.create(1), 1), by_id=False)
+    (cached,) = scope.partitions
+    data = data_of(cached)
+    data.diverging_epoch = EpochEndOffset(epoch=1, end_offset=1)
+    scope.respond([(cached, data)])
+    assert cached.is_news(0, 0)
 
 
 def test_without_room_there_is_no_session() -> None:
