@@ -100,6 +100,8 @@ class ReplicaOracle:
         self.reached: Counter[str] = Counter()
         self.losses: list[str] = []
         """Partitions that lost what was committed, as they were allowed to."""
+        self.led_twice: dict[str, list[tuple[float, float]]] = {}
+        """When a topic's earlier leaders led on beside the later ones: from, to."""
 
     def truth_of(self, topic_id: Uuid, number: int) -> _Truth:
         at = (topic_id, number)
@@ -124,6 +126,9 @@ class ReplicaOracle:
             return
         life, mirrors = self._mirrors.get(machine.name, (0, {}))
         if life != machine.lives:
+            for at, old in mirrors.items():
+                if old.leads is not None:
+                    self._note_end(old.log.partition.topic, self.truth_of(*at), old.leads[0])
             life, mirrors = machine.lives, {}
             self._mirrors[machine.name] = (life, mirrors)
         for partition in partitions:
@@ -164,10 +169,21 @@ class ReplicaOracle:
         self._update(where, truth, mirror)
         leadership, following = partition.leadership, partition.following
         mirror.follows = None if following is None else following.leader_epoch
+        if mirror.leads is not None and (
+            leadership is None or mirror.leads[0] != partition.leader_epoch
+        ):
+            self._note_end(partition.key.topic, truth, mirror.leads[0])
         if leadership is None:
             mirror.leads = None
             return
         self._check_leader(machine, partition, leadership, truth, mirror, where)
+
+    def _note_end(self, topic: str, truth: _Truth, epoch: int) -> None:
+        """Note how long a leader led on that was none any more."""
+        later = [began for each, began in truth.began.items() if each > epoch]
+        if later:
+            spans = self.led_twice.setdefault(topic, [])
+            spans.append((min(later), self._cluster.world.now))
 
     # I6.
 
