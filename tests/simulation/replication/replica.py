@@ -206,7 +206,7 @@ class Replica:
         if 0 <= self.broker_epoch <= version > self.applied:
             skips = self.applied < 0 or world.random.random() < world.faults.batched_metadata
             version = version if skips else self.applied + 1
-            world.send(-1, self.node_id, partial(self._apply, version), loss=0)
+            world.send(-1, self.node_id, partial(self._apply, version), is_metadata=True)
 
     def _apply(self, version: int) -> None:
         if version <= self.applied:
@@ -328,7 +328,7 @@ class Replica:
             return Answer(code)
         assert leadership is not None
         offset = wanted.offset
-        diverged = self.find_divergence(wanted)
+        diverged = find_divergence(log, wanted)
         if isinstance(diverged, ErrorCode):
             return Answer(diverged)
         if diverged is not None:
@@ -351,17 +351,6 @@ class Replica:
         if leadership.is_overtaken(fetch.follower, fetch.broker_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
-
-    def find_divergence(self, wanted: Wanted) -> Diverged | ErrorCode | None:
-        log = self.log
-        if wanted.last_fetched_epoch < 0:
-            return None
-        epoch, end = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
-        if end < 0 or wanted.offset < log.log_start_offset:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        if epoch < wanted.last_fetched_epoch or end < wanted.offset:
-            return Diverged(epoch, end)
-        return None
 
     def take_note(self, leadership: Leadership, fetch: Fetch) -> None:
         wanted = fetch.wanted
@@ -555,3 +544,15 @@ class Replica:
             self.log.flush()
         if self.world.random.random() < 0.5:
             self.log.checkpointed_high_watermark = self.log.high_watermark
+
+
+def find_divergence(log: ModelLog, wanted: Wanted) -> Diverged | ErrorCode | None:
+    """Find where the log of a follower parts from its leader's, as a leader does."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
+    if end < 0 or wanted.offset < log.log_start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if epoch < wanted.last_fetched_epoch or end < wanted.offset:
+        return Diverged(epoch, end)
+    return None

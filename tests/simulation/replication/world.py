@@ -105,19 +105,17 @@ class World:
         target: int,
         event: Event,
         *,
-        loss: float | None = None,
+        is_metadata: bool = False,
         may_straggle: bool = False,
     ) -> None:
         faults, random, pair = self.faults, self.random, (source, target)
         delay_ms = random.randint(1, faults.delay_ms)
-        loss = faults.loss if loss is None else loss
-        is_metadata = loss == 0 and source == CONTROLLER
-        if is_metadata:
+        if is_metadata:  # it comes late, never not at all
             if random.random() < faults.late_metadata:
                 delay_ms = random.randint(200, 3_000)
             elif pair in self.cut:
                 delay_ms = 300
-        elif pair in self.cut or random.random() < loss:
+        elif pair in self.cut or random.random() < faults.loss:
             return
         if may_straggle and random.random() < faults.straggler:
             self._deliver(target, random.randint(500, 4_000), event)  # its connection was cut
