@@ -212,6 +212,6 @@ def test_a_story_ends_badly_with_its_bug(
     story: Callable[[], None], plant: planted_bugs.Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    with pytest.raises(AssertionError, match="of the ISR|joins with") as failure:
+    with pytest.raises(AssertionError, match=r"of the ISR|joins with") as failure:
         story()
     print(failure.value)
