@@ -228,10 +228,15 @@ class Leadership:
     def is_overtaken(self, node_id: int, broker_epoch: int) -> bool:
         """Whether a follower has been started again since it sent a fetch: to be refused.
 
-        What it says of its log may no longer be true (KIP-903).
+        What it says of its log may no longer be true (KIP-903). Its fetches may be here before the
+        metadata that it was started again.
         """
-        broker = self._find_broker(node_id)
-        return broker is not None and NO_BROKER_EPOCH < broker_epoch < broker.epoch
+        broker, seen = self._find_broker(node_id), self.followers[node_id].broker_epoch
+        known = max(
+            NO_BROKER_EPOCH if broker is None else broker.epoch,
+            NO_BROKER_EPOCH if seen is None else seen,
+        )
+        return NO_BROKER_EPOCH < broker_epoch < known
 
     def on_fetch(
         self, node_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int

@@ -6,10 +6,13 @@ is also told with the bug that it is about, and then the oracle speaks up.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from odradek.core.errors import ErrorCode
 from odradek.replication.following import Append, Following, Progress, Truncate, Wanted
+from odradek.replication.leadership import Registration
 from tests.simulation.replication import planted_bugs
 from tests.simulation.replication.model_controller import Rules
 from tests.simulation.replication.model_log import ModelLog, Record
@@ -157,8 +160,13 @@ def metadata_comes_after_the_answer_that_it_confirms() -> None:
     assert world.run_until(lambda: leader.leadership.partition_epoch == 1, within_ms=1_000)  # type: ignore[union-attr]
     first = world.controller.version
     world.cut.clear()
-    asked = world.controller.alter_partition
-    world.controller.alter_partition = lambda *args: world.cut.add((-1, 0)) or asked(*args)  # type: ignore[method-assign]
+    alter = world.controller.alter_partition
+
+    def alter_in_vain(*args: Any) -> Registration | ErrorCode:
+        world.cut.add((-1, 0))
+        return alter(*args)
+
+    world.controller.alter_partition = alter_in_vain  # type: ignore[method-assign, assignment]
     assert world.run_until(lambda: len(world.controller.partition.isr) == 2, within_ms=5_000)
     world.cut = {(1, 0), (0, 1), (-1, 0)}
     world.run(300)

@@ -171,18 +171,11 @@ class _Fetch:
         """
         assert led.leadership is not None
         follower_id = self.follower_id
-        follower = led.leadership.followers.get(follower_id)
-        if follower is None:
+        if follower_id not in led.leadership.followers:
             is_ahead = claimed_epoch == led.leader_epoch
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if is_ahead else ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise ApiError(code, f"{led.key}: broker {follower_id} has no replica")
-        broker = self.context.broker.image.brokers.get(follower_id)
-        # Its fetches may be here before the metadata that it was started again.
-        known = max(
-            NO_BROKER_EPOCH if broker is None else broker.epoch,
-            NO_BROKER_EPOCH if follower.broker_epoch is None else follower.broker_epoch,
-        )
-        if NO_BROKER_EPOCH < self._broker_epoch < known:
+        if led.leadership.is_overtaken(follower_id, self._broker_epoch):
             problem = f"{led.key}: broker {follower_id} has been started again since"
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem)
 
