@@ -6,7 +6,8 @@ tried again: the next one has all that the failed one had.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -251,6 +252,7 @@ class Probe:
         self._cluster = cluster
         self._topic = topic
         self._is_ending = threading.Event()
+        self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._connection: BrokerConnection | None = None
         self.acknowledged = 0
@@ -276,23 +278,34 @@ class Probe:
     def reset(self) -> None:
         self.gap_seconds, self._answered = 0.0, time.monotonic()
 
+    @contextmanager
+    def paused(self) -> Iterator[int]:
+        """Commit nothing meanwhile; the gap is measured from the beginning of the pause."""
+        with self._turn:
+            self.reset()
+            yield self.acknowledged
+
     def _run(self) -> None:
         number = 0
         while not self._is_ending.wait(PROBE_PAUSE_SECONDS):
             number += 1
-            try:
-                connection = self._connected()
-                if connection is None or commit_offset(connection, self._topic, number):
-                    self._hang_up()
-                    continue
-            except (OSError, ValueError):
+            with self._turn:
+                self._commit(number)
+
+    def _commit(self, number: int) -> None:
+        try:
+            connection = self._connected()
+            if connection is None or commit_offset(connection, self._topic, number):
                 self._hang_up()
-                continue
-            now = time.monotonic()
-            if self._answered:
-                self.gap_seconds = max(self.gap_seconds, now - self._answered)
-            self._answered = now
-            self.acknowledged = number
+                return
+        except (OSError, ValueError):
+            self._hang_up()
+            return
+        now = time.monotonic()
+        if self._answered:
+            self.gap_seconds = max(self.gap_seconds, now - self._answered)
+        self._answered = now
+        self.acknowledged = number
 
     def _connected(self) -> BrokerConnection | None:
         if self._connection is None:
@@ -340,6 +353,7 @@ def committed_offsets(cluster: Cluster, group: str, topic: str, count: int) -> d
     )
     deadline = time.monotonic() + JOIN_SECONDS_MAX
     while time.monotonic() < deadline:
+        time.sleep(PROBE_PAUSE_SECONDS)
         node_id = coordinator_of(cluster, group)
         if node_id is None:
             continue
