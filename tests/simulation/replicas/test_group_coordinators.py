@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from odradek.broker.coordinator_outbox import CoordinatorOutbox
+from odradek.broker.internal_topics import InternalTopics
 from odradek.client import Consumer
 from odradek.client.consumer.records import OffsetAndMetadata
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
+from odradek.testing.simulation import World
 from tests.simulation.cluster.layout import CLIENT_PORT
 from tests.simulation.replicas.three_nodes import IDS, ThreeNodes, three_nodes
 
@@ -146,3 +148,31 @@ def kill_coordinator(nodes: ThreeNodes) -> None:
     nodes.wait_until(lambda: new_leader(nodes, killed) is not None)
     nodes.machines[killed].start()
     nodes.wait_until(lambda: nodes.isr(GROUP_TOPIC) == set(IDS))
+
+
+def test_groups_wait_for_enough_brokers_and_the_log_says_so_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    ensure = InternalTopics.ensure
+
+    def count(self: InternalTopics, name: str, then: Any) -> None:
+        asked.append(name)
+        ensure(self, name, then)
+
+    monkeypatch.setattr(InternalTopics, "ensure", count)
+    with World(1) as world:
+        configs = {key.replace("_", "."): value for key, value in CONFIGS.items()}
+        nodes = ThreeNodes(world, configs, started=(1, 2))
+        nodes.run(nodes.create(replicas=(1, 2)))
+        with pytest.raises((KafkaError, TimeoutError)):
+            nodes.run(commit(nodes, 1, timeout=20))
+        assert len(asked) > 10
+        said = [each.getMessage() for each in caplog.records if GROUP_TOPIC in each.getMessage()]
+        assert 1 <= len(said) <= 2, "each broker that was asked says it once"
+        assert "lower offsets.topic.replication.factor" in said[0]
+        nodes.machines[3].start()
+        nodes.run(commit(nodes, 1))
+        found = nodes.partition(GROUP_TOPIC)
+        assert found is not None
+        assert set(found.replicas) == set(IDS)

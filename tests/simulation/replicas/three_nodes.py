@@ -1,6 +1,6 @@
 """Three whole nodes in a simulated world, without any fault but those that a test asks for."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -30,7 +30,9 @@ SHORT = {
 class ThreeNodes:
     """``orders`` has one partition, whose replicas are on 1, 2 and 3, and 1 is preferred."""
 
-    def __init__(self, world: World, configs: Mapping[str, str]) -> None:
+    def __init__(
+        self, world: World, configs: Mapping[str, str], started: Collection[int] = IDS
+    ) -> None:
         self.world = world
         self.layout = Layout("3 combined", SHAPES["3 combined"], configs={**SHORT, **configs})
         formatting = Formatting(self.layout, world.random("format"))
@@ -39,9 +41,9 @@ class ThreeNodes:
             for place in self.layout.places
         }
         self.client: SimNode = world.add_node("client")
-        for machine in self.machines.values():
-            machine.start()
-        self.wait_until(lambda: all(each.is_serving for each in self.machines.values()))
+        for node_id in started:
+            self.machines[node_id].start()
+        self.wait_until(lambda: all(self.machines[each].is_serving for each in started))
 
     def _on_exit(self, machine: Machine, failure: BaseException) -> None:
         raise AssertionError(f"{machine.name} gave up: {failure!r}") from failure

@@ -66,7 +66,7 @@ class Leadership:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._image: ClusterImage = broker.node.broker.image
+        self.image: ClusterImage = broker.node.broker.image
 
     def give(
         self, topic: str, leader: int, number: int = 0, replicas: list[int] | None = None
@@ -76,7 +76,7 @@ class Leadership:
 
     def share(self, topic: str, replicas: list[int], isr: list[int], number: int = 0) -> None:
         """Return when the node knows that others have copies too; none of them really fetches."""
-        (held, *_) = self._image.topics[topic].partitions[number].directories
+        (held, *_) = self.image.topics[topic].partitions[number].directories
         directories = [held, *[DIRECTORY_UNASSIGNED] * (len(replicas) - 1)]
         record = PartitionChangeRecord(replicas=replicas, isr=isr, directories=directories)
         self._change(topic, record, number)
@@ -94,12 +94,12 @@ class Leadership:
         number: int,
     ) -> None:
         server = self._broker.node.broker
-        topic_id = self._image.topics[topic].topic_id
+        topic_id = self.image.topics[topic].topic_id
         records = records if isinstance(records, list) else [records]
         for record in records:
             record.partition_id, record.topic_id = number, topic_id
-        update = self._image.advance(records)
-        self._image = update.image
+        update = self.image.advance(records)
+        self.image = update.image
         done: list[None] = []
 
         def publish() -> None:

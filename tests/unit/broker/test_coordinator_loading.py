@@ -10,6 +10,7 @@ import pytest
 
 from odradek.broker.broker_server import BrokerServer
 from odradek.broker.coordinator_turn import append_records
+from odradek.broker.metadata_publisher import MetadataPublisher
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.record import CoordinatorRecord
 from odradek.core.errors import ErrorCode
@@ -24,6 +25,10 @@ from odradek.protocol.generated.delete_topics import (
     DeleteTopicState,
 )
 from odradek.protocol.generated.end_txn import EndTxnResponse
+from odradek.protocol.generated.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from odradek.protocol.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.generated.offset_commit import OffsetCommitResponse
 from odradek.protocol.generated.offset_fetch import OffsetFetchResponse
@@ -34,7 +39,9 @@ from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
 from tests.transaction_requests import GROUP_KEY, T0, TransactionalProducer, find_coordinator
 from tests.unit.broker.held_commits import (
+    ELSEWHERE,
     GROUP_TOPIC,
+    NO_LEADER,
     TRANSACTION_TOPIC,
     Leadership,
     assert_held,
@@ -346,3 +353,24 @@ def test_a_coordinator_is_gone_with_its_topic(
     assert not broker.node.broker.groups._led
     find_coordinator(connection, "simple", GROUP_KEY)  # which makes the topic again, empty
     assert offset_in(connection.ask(fetch_offset(), OffsetFetchResponse, 9)) == -1
+
+
+# Who it is.
+
+
+@pytest.mark.parametrize("leader", [NO_LEADER, ELSEWHERE])
+def test_a_coordinator_that_nobody_could_reach_is_not_named(
+    broker: Broker, connection: BrokerConnection, monkeypatch: pytest.MonkeyPatch, leader: int
+) -> None:
+    """Its partition has no leader, or one of which this broker does not know where it is."""
+    leadership = Leadership(broker)
+    leadership.give(GROUP_TOPIC, leader)
+    image = leadership.image
+    request = FindCoordinatorRequest(coordinator_keys=["simple"])
+    with monkeypatch.context() as patch:
+        patch.setattr(MetadataPublisher, "image", property(lambda _: image))
+        (found,) = connection.ask(request, FindCoordinatorResponse).coordinators
+    assert found.error_code == NOT_AVAILABLE
+    assert (found.node_id, found.host, found.port) == (-1, "", -1)
+    (found,) = connection.ask(request, FindCoordinatorResponse).coordinators
+    assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)

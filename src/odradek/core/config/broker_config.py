@@ -23,6 +23,7 @@ from odradek.core.config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from odradek.core.config.profiles import internal_topics
 from odradek.core.config.quorum_addresses import (
     BOOTSTRAP_SERVERS,
     VOTERS,
@@ -36,11 +37,7 @@ STANDALONE: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "listeners": "PLAINTEXT://127.0.0.1:9092",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
+    **internal_topics(brokers=1),
     "group.initial.rebalance.delay.ms": "0",
 }
 """Enough for a node that is alone; its controller needs no listener.
