@@ -22,6 +22,7 @@ from odradek.broker.clock import WallClockSteps
 from odradek.broker.config_rules import leader_settings, log_settings, store_config
 from odradek.broker.controller_port import ControllerPort
 from odradek.broker.delayed import DelayedOperations
+from odradek.broker.directory_assignments import DirectoryAssignments
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.fetchers import Fetchers
@@ -58,6 +59,7 @@ from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.quorum.node_ports import NodePorts, Workers
 from odradek.replication.lag_rounds import LagRounds
 from odradek.replication.leadership import Broker, LeaderSettings
+from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_loading import LoadingProgress
 from odradek.storage.log_store import LogStore
@@ -95,13 +97,15 @@ class BrokerServer:
         controller: ControllerPort,
         heartbeats: ControllerChannel,
         isr_channel: ControllerChannel,
+        directories_channel: ControllerChannel,
         incarnation_id: Uuid,
         fail: Callable[[str, Exception], None],
     ) -> None:
         """Make a broker that is not started.
 
         ``directories`` are locked. ``workers`` wait for the disk, and ``slices`` takes turns with
-        others on the loop. ``heartbeats`` and ``isr_channel`` are channels that nothing else uses.
+        others on the loop. ``heartbeats``, ``isr_channel`` and ``directories_channel`` are channels
+        that nothing else uses.
         ``incarnation_id`` is of this start of the process. ``fail`` is called when the node cannot
         go on.
         """
@@ -139,11 +143,13 @@ class BrokerServer:
         self.opening = Opening(ports.make_workers(1, "odradek-opening"))
         self.store = self._make_store(directories)
         self.isr_proposals = IsrProposals(self, isr_channel)
+        self.directory_assignments = DirectoryAssignments(self, directories_channel)
         self.peers = Peers(config, lambda: metadata.image, self.random)
         self.fetchers = Fetchers(self)
         self._lag_timer: asyncio.TimerHandle | None = None
         self._lag_rounds = LagRounds()
         self.replicas = self._make_replicas()
+        self.store.moves.on_moved = self._on_log_moved
         self.controller = controller
         self.lifecycle = self._make_lifecycle(heartbeats, incarnation_id)
 
@@ -174,6 +180,10 @@ class BrokerServer:
             self.config.integer("replica.fetch.backoff.ms"),
         )
         return Replicas(self.store, self.delayed, ports, self._leader_settings_for)
+
+    def _on_log_moved(self, at: TopicPartition, log: Log) -> None:
+        self.replicas.on_log_moved(at, log)
+        self.publisher.report_directory(at)
 
     # Life.
 
@@ -249,6 +259,7 @@ class BrokerServer:
                 timer.cancel()
         self.fetchers.close()
         self.isr_proposals.close()
+        self.directory_assignments.close()
         self.producer_ids.close()
         if self._compaction is not None:
             self._compaction.stop()
@@ -268,6 +279,7 @@ class BrokerServer:
         self.lifecycle.close()
         self.fetchers.close()
         self.isr_proposals.close()
+        self.directory_assignments.close()
         self.producer_ids.close()
         self.transactions.abandon()
         self.store.abandon()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.broker import node_events
 from odradek.broker.replica_changes import ReplicaChanges, Role
+from odradek.core.ids import TopicPartition
 from odradek.core.slices import SLICE_US_MAX, Steps
 from odradek.metadata.config_resource import ResourceType
 from odradek.metadata.dynamic_config import is_for_broker
@@ -75,6 +76,13 @@ class MetadataPublisher:
         self._unfinished += 1
         self._steps.append(lambda: self._begin_taking_on(keys()))
         self._run()
+
+    def report_directory(self, at: TopicPartition) -> None:
+        """Have the controller know where the log of a partition lies now: it has moved."""
+        topic = self._published.topics.get(at.topic)
+        if topic is not None and at.partition in topic.partitions:
+            partition = topic.partitions[at.partition]
+            self._changes.report_directory(Role(at, topic.topic_id, partition, is_new=False))
 
     def stop(self) -> None:
         """Take no more steps; what is committed takes effect at the next start."""

@@ -196,9 +196,18 @@ class ReplicaChanges:
             broker.fetchers.remove(role.at)
             node_events.partition_offline(role.at, error)
             return
+        self.report_directory(role)
         if role.partition.leader == broker.node_id and self.is_of_coordinator(role):
             coordinator = broker.coordinators[role.at.topic]
             coordinator.on_elected(role.at.partition, role.partition.leader_epoch)
+
+    def report_directory(self, role: Role) -> None:
+        """Have the controller know where the log is, if the metadata has it elsewhere."""
+        directory_id = self._broker.store.directory_of(role.at).directory_id
+        known = role.partition.directory_of(self._broker.node_id)
+        if directory_id is not None and directory_id != known:
+            at = TopicIdPartition(role.topic_id, role.at.partition)
+            self._broker.directory_assignments.assign(at, directory_id)
 
     def _lead(self, role: Role) -> None:
         broker, partition = self._broker, role.partition

@@ -39,7 +39,6 @@ class Replicas:
         self._partition_counts: dict[str, int] = {}
         self._topic_names: dict[Uuid, str] = {}
         self._holds: dict[object, Callable[[TopicPartition], bool]] = {}
-        store.moves.on_moved = self._on_log_moved
         self.traffic = Traffic()
 
     # What the image says.
@@ -137,7 +136,8 @@ class Replicas:
         for partition in self._partitions.values():
             partition.refuse_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _on_log_moved(self, key: TopicPartition, log: Log) -> None:
+    def on_log_moved(self, key: TopicPartition, log: Log) -> None:
+        """Go on with the log of a partition in another directory."""
         partition = self._partitions.get(key)
         if partition is not None:
             partition.on_log_moved(log)

@@ -273,6 +273,11 @@ class Node(QuorumListener):
             repeats_lost=True,
             timeout_ms=config.integer("request.timeout.ms"),
         )
+        directories_channel = access.channel(
+            "directories",
+            repeats_lost=True,
+            timeout_ms=config.integer("request.timeout.ms"),
+        )
         return BrokerServer(
             config,
             self.ports,
@@ -286,6 +291,7 @@ class Node(QuorumListener):
             controller=ForwardingController(forwarding),
             heartbeats=heartbeats,
             isr_channel=isr_channel,
+            directories_channel=directories_channel,
             incarnation_id=self._incarnation_id,
             fail=self.fail,
         )

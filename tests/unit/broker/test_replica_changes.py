@@ -220,6 +220,7 @@ def test_a_topic_with_a_log_in_an_offline_directory_can_be_deleted_and_recreated
         await node.start()
         try:
             server = node.broker
+            server.directory_assignments.close()  # or the controller would contradict the updates
             await create(server, partitions=2)
             directory = server.store.directory_of(T0)
             directory.fail(OSError(errno.EIO, "Input/output error"))
