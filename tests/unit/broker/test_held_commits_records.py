@@ -56,6 +56,8 @@ from tests.unit.broker.held_commits import (
 LATEST = -1
 MAX_TIMESTAMP = -3
 TIMEOUT_MS = 60_000
+LEADER_ONLY_VERSION = 10
+"""The last in which consumers read from leaders alone (KIP-392)."""
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -284,11 +286,11 @@ def test_all_that_waits_is_answered_when_leadership_is_lost(
     with broker.hold_commits("t", 0):
         connection.send(produce(0, 1), PRODUCE_VERSION)
         assert_held(broker, connection, count=1)
-        other.send(fetch(TIMEOUT_MS, offset=1), FETCH_VERSION)
+        other.send(fetch(TIMEOUT_MS, offset=1), LEADER_ONLY_VERSION)
         wait_for_parked(broker, 2)
         Leadership(broker).take("t")
         assert answer_of(connection) == [NOT_LEADER, ErrorCode.NONE]
-        (topic,) = other.receive(FetchResponse, FETCH_VERSION).responses
+        (topic,) = other.receive(FetchResponse, LEADER_ONLY_VERSION).responses
         assert topic.partitions[0].error_code == NOT_LEADER
 
 
@@ -300,7 +302,7 @@ def test_a_partition_that_is_led_elsewhere_refuses_everything(
     leadership.give("t", leader)
     answer = connection.ask(produce(0, 1), ProduceResponse, PRODUCE_VERSION)
     assert codes(answer) == [NOT_LEADER, ErrorCode.NONE]
-    (topic,) = connection.ask(fetch(TIMEOUT_MS), FetchResponse, FETCH_VERSION).responses
+    (topic,) = connection.ask(fetch(TIMEOUT_MS), FetchResponse, LEADER_ONLY_VERSION).responses
     assert topic.partitions[0].error_code == NOT_LEADER
     assert find_offset(connection, LATEST)[0] == NOT_LEADER
     assert _delete(connection, -1)[0] == NOT_LEADER
