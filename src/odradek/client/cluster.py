@@ -330,7 +330,8 @@ class Cluster:
         raise failure
 
     async def _ask_broker(self, connection: Connection) -> None:
-        asked = None if self._wants_all else [MetadataRequestTopic(name=n) for n in self._wanted]
+        wanted = sorted(self._wanted)  # one order in every process: a simulation runs it again
+        asked = None if self._wants_all else [MetadataRequestTopic(name=name) for name in wanted]
         request = MetadataRequest(
             topics=asked,
             allow_auto_topic_creation=self.settings.flag("allow.auto.create.topics"),

@@ -35,6 +35,8 @@ class Bug(NamedTuple):
     """By when it is found; that is some three times what it takes now."""
     only: tuple[str, ...] = ()
     """The kinds of faults that bring it out; all of them find it, later."""
+    is_dear: bool = False
+    """Too many seeds for each run of the tests: only with ``ODRADEK_PLANTED=all``."""
 
 
 def forget_votes(patch: pytest.MonkeyPatch) -> None:

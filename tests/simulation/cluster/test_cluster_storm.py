@@ -13,7 +13,9 @@ from tests.simulation.cluster.faults import parse_schedule, to_text
 from tests.simulation.cluster.story import Outcome, tell
 
 ROOT = Path(__file__).parents[3]
-DIGEST = "from tests.simulation.cluster.story import tell; print(tell({seed}).digest)"
+DIGEST = (
+    "from tests.simulation.cluster.story import tell; print(tell({seed}, level='{level}').digest)"
+)
 
 
 def check(outcome: Outcome) -> None:
@@ -36,19 +38,28 @@ def test_the_quorum_alone_agrees_through_a_storm(seed: int) -> None:
     check(tell(seed, level="quorum"))
 
 
-@pytest.mark.parametrize("seed", range(2))
+# 8: a follower falls behind what its leader has deleted. 121: an answer to a follower is void, and
+# nothing is written afterwards. 124: a coordinator is cut off and does not know of its successor.
+# 159: an unclean election takes the end of a transaction.
+@pytest.mark.parametrize("seed", [0, 8, 121, 124, 159])
 def test_replicated_data_survives_a_storm(seed: int) -> None:
     check(tell(seed, level="data"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1050))
+@pytest.mark.parametrize("seed", range(1000, 1030))
+def test_a_long_row_of_clusters_with_data(seed: int) -> None:
+    check(tell(seed, level="data"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1020))
 def test_a_long_row_of_clusters(seed: int) -> None:
     check(tell(seed))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1010))
+@pytest.mark.parametrize("seed", range(1000, 1008))
 def test_a_long_row_of_quorums(seed: int) -> None:
     check(tell(seed, level="quorum"))
 
@@ -60,11 +71,11 @@ def test_a_schedule_is_the_same_when_it_was_written_down_and_read() -> None:
     assert len(schedule) > 5
 
 
-@pytest.mark.parametrize("seed", [3])
-def test_a_cluster_tells_one_story_from_one_seed_in_every_process(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "level"), [(3, "nodes"), (2, "data")])
+def test_a_cluster_tells_one_story_from_one_seed_in_every_process(seed: int, level: str) -> None:
     digests = {
         subprocess.run(
-            [sys.executable, "-c", DIGEST.format(seed=seed)],
+            [sys.executable, "-c", DIGEST.format(seed=seed, level=level)],
             cwd=ROOT,
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
             check=True,
