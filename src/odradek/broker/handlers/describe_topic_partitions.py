@@ -7,6 +7,7 @@ Authorized operations are reported without being asked for: the request has no f
 
 from odradek.broker.context import Answer, RequestContext
 from odradek.broker.internal_topics import INTERNAL_TOPICS
+from odradek.broker.reachability import is_reachable, offline_replicas
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.topic_names import check_topic_name
 from odradek.metadata.authorized_operations import TOPIC_OPERATIONS
@@ -107,7 +108,8 @@ def _topic(
 def _partition(
     context: RequestContext, number: int, partition: PartitionImage
 ) -> DescribeTopicPartitionsResponsePartition:
-    has_leader = _is_reachable(context, partition.leader)
+    image, listener = context.broker.image, context.listener
+    has_leader = is_reachable(image, partition.leader, listener)
     return DescribeTopicPartitionsResponsePartition(
         partition_index=number,
         leader_id=partition.leader if has_leader else NO_LEADER,
@@ -117,19 +119,5 @@ def _partition(
         # The Java client takes null for a bug, although the protocol allows it.
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=[
-            each for each in partition.replicas if _is_offline(context, partition, each)
-        ],
+        offline_replicas=offline_replicas(image, partition, listener),
     )
-
-
-def _is_reachable(context: RequestContext, broker_id: int) -> bool:
-    broker = context.broker.image.brokers.get(broker_id)
-    return broker is not None and context.listener in broker.endpoints
-
-
-def _is_offline(context: RequestContext, partition: PartitionImage, broker_id: int) -> bool:
-    if not _is_reachable(context, broker_id):
-        return True
-    broker = context.broker.image.brokers[broker_id]
-    return broker.fenced or not broker.has_online(partition.directory_of(broker_id))

@@ -1,16 +1,20 @@
 """Metadata (key 3), versions 0-13: brokers, topics, partitions and their leaders.
 
 v1  an empty list means no topic, null means all; rack, controller, is internal.  v2  cluster id.
-v4  whether topics may be created.  v5  offline replicas.  v7  leader epoch.  v8  authorized
-operations (on request).  v9  flexible.  v10  topic ids.  v12  topics by id.  v13  top-level error.
+v4  whether topics may be created.  v5  offline replicas.  v6  LISTENER_NOT_FOUND.  v7  leader
+epoch.  v8  authorized operations (on request).  v9  flexible.  v10  topic ids.  v12  topics by
+id.  v13  top-level error.
 
 A topic that does not exist is created if the client and ``auto.create.topics.enable`` allow it; the
 answer is UNKNOWN_TOPIC_OR_PARTITION all the same, as in Kafka, and the client asks again. If the
 controller refused to create it, the next answer says why.
 """
 
+from typing import Final
+
 from odradek.broker.context import RequestContext
 from odradek.broker.internal_topics import INTERNAL_TOPICS
+from odradek.broker.reachability import is_reachable, offline_replicas
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID
 from odradek.core.slices import Steps
@@ -21,7 +25,7 @@ from odradek.metadata.authorized_operations import (
     TOPIC_OPERATIONS,
 )
 from odradek.metadata.image import ClusterImage
-from odradek.metadata.partition import PartitionImage
+from odradek.metadata.partition import NO_LEADER, PartitionImage
 from odradek.metadata.topics import TopicImage
 from odradek.protocol.generated.metadata import (
     MetadataRequest,
@@ -33,6 +37,8 @@ from odradek.protocol.generated.metadata import (
 )
 from odradek.protocol.message import Message
 
+VERSION_LISTENER_ERRORS: Final = 6
+
 
 def handle(context: RequestContext, request: MetadataRequest) -> Steps[Message]:
     image = context.broker.image
@@ -41,7 +47,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> Steps[Message]:
     if wants_all:
         for _, topic_image in sorted(image.topics.items()):
             yield
-            topics.append(_topic(image, topic_image))
+            topics.append(_topic(context, image, topic_image))
     else:
         missing: list[str] = []
         for wanted in request.topics or ():
@@ -93,12 +99,12 @@ def _wanted(
             topic = image.topics_by_id.get(wanted.topic_id)
             if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, str(wanted.topic_id))
-            return _topic(image, topic)
+            return _topic(context, image, topic)
         assert wanted.name is not None
         check_topic_name(wanted.name)
         topic = image.topics.get(wanted.name)
         if topic is not None:
-            return _topic(image, topic)
+            return _topic(context, image, topic)
         missing.append(wanted.name)
         refused = context.broker.auto_topics.take_refusal(wanted.name)
         raise ApiError(refused or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
@@ -111,9 +117,17 @@ def _wanted(
         )
 
 
-def _topic(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
+def _topic(
+    context: RequestContext, image: ClusterImage, topic: TopicImage
+) -> MetadataResponseTopic:
+    unreachable = (
+        ErrorCode.LISTENER_NOT_FOUND
+        if context.version >= VERSION_LISTENER_ERRORS
+        else ErrorCode.LEADER_NOT_AVAILABLE
+    )
     partitions = [
-        _partition(image, index, partition) for index, partition in sorted(topic.partitions.items())
+        _partition(image, index, partition, context.listener, unreachable)
+        for index, partition in sorted(topic.partitions.items())
     ]
     return MetadataResponseTopic(
         name=topic.name,
@@ -124,21 +138,23 @@ def _topic(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
 
 
 def _partition(
-    image: ClusterImage, index: int, partition: PartitionImage
+    image: ClusterImage,
+    index: int,
+    partition: PartitionImage,
+    listener: str,
+    unreachable: ErrorCode,
 ) -> MetadataResponsePartition:
-    brokers = image.brokers
-    offline = [
-        replica
-        for replica in partition.replicas
-        if replica not in brokers or brokers[replica].fenced
-    ]
-    has_leader = partition.leader in brokers
+    """Return a partition; ``unreachable`` is said of a leader without the client's listener."""
+    has_leader, error = True, ErrorCode.NONE
+    if not is_reachable(image, partition.leader, listener):
+        is_known = partition.leader in image.brokers
+        has_leader, error = False, unreachable if is_known else ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
-        error_code=0 if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=error,
         partition_index=index,
-        leader_id=partition.leader if has_leader else -1,
+        leader_id=partition.leader if has_leader else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=offline,
+        offline_replicas=offline_replicas(image, partition, listener),
     )
