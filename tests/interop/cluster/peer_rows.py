@@ -3,10 +3,11 @@
 from typing import Any, Final
 
 from odradek.core.ids import ZERO_UUID, Uuid
+from odradek.protocol.generated.metadata import MetadataResponseBroker, MetadataResponseTopic
 from odradek.protocol.message import Message, Struct
 from odradek.records import iter_headers
 
-DROPPED: Final = ("throttle_time_ms", "unknown_tags")
+DROPPED: Final = ("throttle_time_ms", "unknown_tags", "controller_id", "host")
 """Of no meaning here."""
 PRESENT: Final = ("session_id", "port")
 """Of which only matters whether it is there."""
@@ -38,6 +39,10 @@ def _plain(value: Any, topics: dict[Uuid, str]) -> Any:
     if isinstance(value, Struct):
         return _fields(value, topics)
     if isinstance(value, list):
+        if value and isinstance(value[0], MetadataResponseBroker):
+            value = sorted(value, key=lambda each: each.node_id)
+        if value and isinstance(value[0], MetadataResponseTopic):
+            value = sorted(value, key=lambda each: each.name)
         return [_plain(each, topics) for each in value]
     if isinstance(value, Uuid):
         return "zero" if value == ZERO_UUID else topics.get(value, "unknown")

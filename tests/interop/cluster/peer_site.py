@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from odradek.core.ids import TopicPartition, Uuid
+from odradek.protocol.generated import assign_replicas_to_dirs
 from odradek.protocol.generated.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -69,13 +70,22 @@ State = tuple[int, int, tuple[int, ...]]
 class PlayedBroker:
     """A broker that is a registration, heartbeats, and what a test asks in its name."""
 
-    def __init__(self, controller: Controller, cluster_id: str, broker_id: int) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        cluster_id: str,
+        broker_id: int,
+        listener: str = "PLAINTEXT",
+        directories: int = 1,
+    ) -> None:
         self.id = broker_id
+        self.directories = [new_uuid() for _ in range(directories)]
         self._controller = controller
         self._registration = registration(
             broker_id=broker_id,
             cluster_id=cluster_id,
-            listeners=[Listener(name="PLAINTEXT", host=HOST, port=NO_PORT)],
+            listeners=[Listener(name=listener, host=HOST, port=NO_PORT)],
+            log_dirs=self.directories,
         )
         self.epoch = -1
         self.register()
@@ -91,17 +101,36 @@ class PlayedBroker:
         self.epoch = answer.broker_epoch
         self.beat(fence=False)
 
-    def beat(self, *, fence: bool) -> None:
+    def beat(self, *, fence: bool, offline: Sequence[Uuid] = ()) -> None:
         request = BrokerHeartbeatRequest(
             broker_id=self.id,
             broker_epoch=self.epoch,
             # Ahead of all: it has applied what there will be.
             current_metadata_offset=1 << 40,
             want_fence=fence,
+            offline_log_dirs=list(offline),
         )
         answer = self._controller.ask(request, BrokerHeartbeatResponse)
         assert not answer.error_code, answer
         assert answer.is_fenced == fence
+
+    def places(self, topic_id: Uuid, directory: Uuid) -> None:
+        """Say that the first partition of a topic lies in one of its directories."""
+        partition = assign_replicas_to_dirs.RequestPartitionData(partition_index=0)
+        topic = assign_replicas_to_dirs.RequestTopicData(topic_id=topic_id, partitions=[partition])
+        placed = assign_replicas_to_dirs.RequestDirectoryData(id=directory, topics=[topic])
+        request = assign_replicas_to_dirs.AssignReplicasToDirsRequest(
+            broker_id=self.id, broker_epoch=self.epoch, directories=[placed]
+        )
+        response = assign_replicas_to_dirs.AssignReplicasToDirsResponse
+        answer = self._controller.ask(request, response)
+        codes = [
+            each.error_code
+            for found in answer.directories
+            for named in found.topics
+            for each in named.partitions
+        ]
+        assert (answer.error_code, codes) == (0, [0])
 
 
 class PeerSite:
@@ -128,8 +157,11 @@ class PeerSite:
         self.controller.close()
         self.cluster.__exit__(kind, error, trace)
 
-    def play(self, broker_id: int) -> PlayedBroker:
-        return PlayedBroker(self.controller, self.cluster.cluster_id, broker_id)
+    def play(
+        self, broker_id: int, listener: str = "PLAINTEXT", directories: int = 1
+    ) -> PlayedBroker:
+        place = (listener, directories)
+        return PlayedBroker(self.controller, self.cluster.cluster_id, broker_id, *place)
 
     @property
     def port(self) -> int:
@@ -139,7 +171,8 @@ class PeerSite:
         with BrokerConnection(self.port) as connection:
             return connection.ask(request, response, version)
 
-    def create(self, name: str, *placed: Sequence[int]) -> None:
+    def create(self, name: str, *placed: Sequence[int], is_reachable: bool = True) -> None:
+        """Create a topic, and wait until the broker knows it; who leads, only if that is seen."""
         assignments = [
             CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
             for number, replicas in enumerate(placed)
@@ -153,7 +186,8 @@ class PeerSite:
         self.topic_ids[name] = made.topic_id
         for number, replicas in enumerate(placed):
             at = TopicPartition(name, number)
-            self.wait_for(at, leader=replicas[0], isr=replicas)
+            leader = replicas[0] if is_reachable else -1
+            self.wait_for(at, leader=leader, isr=replicas)
 
     def state(self, at: TopicPartition) -> State | None:
         """Return what the real broker knows."""

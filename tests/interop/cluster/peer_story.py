@@ -5,15 +5,17 @@ a stranger, or an earlier run of a follower may ask. It returns the answers by t
 Nothing that is refused may move anything: the partitions' state is checked after each round.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.protocol.apis import api_for_key
 from odradek.protocol.generated import (
     alter_partition,
+    describe_topic_partitions,
     fetch,
     list_offsets,
+    metadata,
     offset_for_leader_epoch,
     write_txn_markers,
 )
@@ -22,7 +24,7 @@ from tests.broker_connection import BrokerConnection
 from tests.interop.cluster.peer_rows import rows
 from tests.interop.cluster.peer_site import REAL, PeerSite, PlayedBroker
 
-FOLLOWER, OTHER, STRANGER = 2, 3, 99
+FOLLOWER, OTHER, DARK, FAILING, STRANGER = 2, 3, 4, 5, 99
 TOPIC: Final = "t"
 UNKNOWN_ID: Final = Uuid.from_text("AAAAAAAAQACAAAAAAAAAAQ")
 LED, ELSEWHERE, FOLLOWED, MISSING = (TopicPartition(TOPIC, number) for number in (0, 1, 2, 9))
@@ -306,6 +308,7 @@ class Story:
         # Records that the follower does not have yet are not committed.
         site.produce(LED, b"i", b"j")
         self._round("ahead")
+        self._unreachable()
         return self.answers
 
     def _round(self, state: str) -> None:
@@ -342,6 +345,45 @@ class Story:
         answer = connection.ask(request, api_for_key(request.ID).response(), version)
         self.answers[name] = rows(answer, self._topics)
         return answer
+
+    def _unreachable(self) -> None:
+        """Ask where partitions are whose brokers, or their disks, clients cannot reach."""
+        site = self._site
+        dark, failing = site.play(DARK, "DARK"), site.play(FAILING, directories=2)
+        placed = {
+            "dark": (DARK,),
+            "dark-leader": (DARK, REAL),
+            "dark-follower": (REAL, DARK),
+            "disk": (FAILING, REAL),
+            "alone": (FAILING,),
+        }
+        for name, replicas in placed.items():
+            site.create(name, replicas, is_reachable=replicas[0] != DARK)
+            self._topics[site.topic_ids[name]] = name
+        for name in ("disk", "alone"):
+            failing.places(site.topic_ids[name], failing.directories[0])
+        self._ask_where("reached", placed)
+        failing.beat(fence=False, offline=failing.directories[:1])
+        site.wait_for(TopicPartition("disk", 0), leader=REAL, isr=[REAL])
+        self._ask_where("with a failed disk", placed)
+        failing.beat(fence=True, offline=failing.directories[:1])
+        dark.beat(fence=True)
+        site.wait_for(TopicPartition("dark-follower", 0), leader=REAL, isr=[REAL])
+        self._ask_where("fenced", placed)
+
+    def _ask_where(self, state: str, names: Iterable[str]) -> None:
+        names = sorted(names)
+        with BrokerConnection(self._site.port) as connection:
+            for version in range(1, 14):
+                topics = [metadata.MetadataRequestTopic(name=name) for name in names]
+                request: Message = metadata.MetadataRequest(
+                    topics=topics, allow_auto_topic_creation=version < 4
+                )
+                self._ask(connection, f"{state}: metadata v{version}", request, version)
+            request = describe_topic_partitions.DescribeTopicPartitionsRequest(
+                topics=[describe_topic_partitions.TopicRequest(name=name) for name in names]
+            )
+            self._ask(connection, f"{state}: topic partitions", request, None)
 
     def _join(self, state: str) -> None:
         """Fetch as the follower, from the start to the end, until it is in sync."""
