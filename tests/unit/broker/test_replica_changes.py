@@ -320,6 +320,9 @@ def test_an_update_that_fails_stops_the_node() -> None:
             server.fail = lambda what, _error: failures.append(what)
             server.publisher._changes._lead = None  # type: ignore[method-assign, assignment]
             server.publisher.publish(server.image.advance(created("u", NEW_ID)))
+            async with asyncio.timeout(120):
+                while not failures:
+                    await asyncio.sleep(0)
             assert failures == ["a change of the metadata could not take effect"]
 
     asyncio.run(story())
