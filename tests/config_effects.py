@@ -25,6 +25,8 @@ _SHARD: Final = "unit/coordinator/test_group_shard.py::test_"
 _LISTENERS: Final = "unit/broker/test_listeners.py::test_"
 _CERTIFICATES: Final = "unit/broker/test_listener_certificates.py::test_"
 _TLS: Final = "unit/net/test_net_tls.py::test_"
+_PERIODIC: Final = "unit/control/test_periodic.py::test_"
+_ELR: Final = "unit/controller/test_elr.py::test_"
 _LIFE: Final = "unit/broker/test_lifecycle.py::test_"
 _EARLY: Final = "unit/broker/test_transaction_begins_early.py::test_"
 _LIFE_SETTINGS: Final = (
@@ -67,6 +69,9 @@ _TOPICS: Final[Mapping[str, str]] = {
 
 TOPIC_EFFECTS: Final[Mapping[str, Tests]] = {
     **{name: (f"{_REACH}a_topics_configs_reach_its_log", test) for name, test in _TOPICS.items()},
+    "unclean.leader.election.enable": (
+        f"{_ELR}unclean_elections_of_a_topic_are_held_when_it_allows_them",
+    ),
     "internal.segment.bytes": (f"{_REACH}a_segment_size_for_tests_reaches_the_log",),
 }
 
@@ -107,6 +112,8 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
         _LIFE_SETTINGS,
         f"{_LIFE}a_start_without_trouble_takes_no_time",
     ),
+    "broker.session.timeout.ms": (f"{_PERIODIC}a_session_lasts_as_long_as_the_config_says",),
+    "metadata.max.idle.interval.ms": (f"{_PERIODIC}no_ops_can_be_switched_off",),
     "broker.rack": _NAMES_OF_A_BROKER,
     "controlled.shutdown.enable": (
         _LIFE_SETTINGS,
@@ -170,6 +177,17 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
     ),
     # Replication.
     "min.insync.replicas": (f"{_REPLICA}acks_all_needs_as_many_in_sync_as_the_cluster_says",),
+    "unclean.leader.election.enable": (
+        f"{_PERIODIC}unclean_leaders_are_looked_for_where_they_are_allowed",
+        f"{_ELR}unclean_elections_of_the_cluster_leave_out_topics_that_forbid_them",
+    ),
+    "unclean.leader.election.interval.ms": (
+        f"{_PERIODIC}unclean_leaders_are_looked_for_where_they_are_allowed",
+    ),
+    "auto.leader.rebalance.enable": (f"{_PERIODIC}leaders_stay_where_they_are_if_that_is_wanted",),
+    "leader.imbalance.check.interval.seconds": (
+        f"{_PERIODIC}leaders_go_back_to_preferred_replicas",
+    ),
     "num.replica.fetchers": (
         f"{_REPLICA}a_follower_has_as_many_fetchers_for_a_leader_as_the_config_says",
     ),

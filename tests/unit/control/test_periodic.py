@@ -33,6 +33,15 @@ def test_a_silent_broker_is_fenced_within_an_eighth_of_its_session() -> None:
     assert site.fenced == [2]
 
 
+def test_a_session_lasts_as_long_as_the_config_says() -> None:
+    site = active(broker_session_timeout_ms="3000")
+    site.start_broker(2)
+    run(site, 2_900)
+    assert site.fenced == []
+    run(site, 500)
+    assert site.fenced == [2]
+
+
 def test_brokers_are_fenced_one_at_a_time_and_without_a_pause() -> None:
     site = active()
     for broker_id in (2, 3, 4):
@@ -127,16 +136,49 @@ def test_leaders_go_back_to_preferred_replicas() -> None:
     site = active(leader_imbalance_check_interval_seconds="10")
     epochs = {broker_id: site.start_broker(broker_id) for broker_id in (2, 3)}
     bring_in_a_topic(site, leader=3, replicas=[2, 3])
-    for _ in range(6):
+    run_with_brokers(site, epochs, 8_000)
+    assert leader_of(site) == 3
+    run_with_brokers(site, epochs, 4_000)
+    assert leader_of(site) == 2
+
+
+def test_leaders_stay_where_they_are_if_that_is_wanted() -> None:
+    texts = {"leader_imbalance_check_interval_seconds": "10"}
+    site = active(auto_leader_rebalance_enable="false", **texts)
+    epochs = {broker_id: site.start_broker(broker_id) for broker_id in (2, 3)}
+    bring_in_a_topic(site, leader=3, replicas=[2, 3])
+    run_with_brokers(site, epochs, 30_000)
+    assert leader_of(site) == 3
+
+
+def test_unclean_leaders_are_looked_for_where_they_are_allowed() -> None:
+    interval = {"unclean_leader_election_interval_ms": "20000"}
+    for allowed, leader in (("true", 2), ("false", -1)):
+        site = active(unclean_leader_election_enable=allowed, **interval)
+        epochs = {2: site.start_broker(2)}
+        bring_in_a_topic(site, leader=-1, replicas=[2, 3], isr=[3])
+        run_with_brokers(site, epochs, 18_000)
+        assert leader_of(site) == -1
+        run_with_brokers(site, epochs, 4_000)
+        assert leader_of(site) == leader
+
+
+def run_with_brokers(site: ControlSite, epochs: dict[int, int], time_ms: int) -> None:
+    """Let time pass while brokers send heartbeats."""
+    for _ in range(0, time_ms, 2_000):
         run(site, 2_000)
         for broker_id, epoch in epochs.items():
             site.beat(broker_id, epoch)
-    partition = site.server.control.image.topics["t"].partitions[0]
-    assert (partition.leader, partition.isr) == (2, (2, 3))
 
 
-def bring_in_a_topic(site: ControlSite, leader: int, replicas: list[int]) -> None:
-    """Have a topic of several replicas, which only software that replicates can create."""
+def leader_of(site: ControlSite) -> int:
+    return site.server.control.image.topics["t"].partitions[0].leader
+
+
+def bring_in_a_topic(
+    site: ControlSite, leader: int, replicas: list[int], isr: list[int] | None = None
+) -> None:
+    """Have a topic in a state that requests alone would not lead to so soon."""
     topic_id = Uuid(b"topic of several")
     directories = [Uuid(bytes(15) + b"\x01")] * len(replicas)
     records = [
@@ -145,7 +187,7 @@ def bring_in_a_topic(site: ControlSite, leader: int, replicas: list[int]) -> Non
             partition_id=0,
             topic_id=topic_id,
             replicas=replicas,
-            isr=replicas,
+            isr=replicas if isr is None else isr,
             leader=leader,
             directories=directories,
         ),

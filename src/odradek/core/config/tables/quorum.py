@@ -34,7 +34,7 @@ controller.performance.always.log.threshold.ms LONG 2000 0.. internal
     Work of the controller that takes longer is always logged.
 broker.heartbeat.interval.ms INT 2000 live
     How often a broker tells the controller that it is alive.
-broker.session.timeout.ms INT 9000
+broker.session.timeout.ms INT 9000 live
     How long the controller waits for a heartbeat before it fences the broker.
 initial.broker.registration.timeout.ms INT 60000 live
     How long a starting broker tries to register.
@@ -48,7 +48,7 @@ metadata.log.max.record.bytes.between.snapshots LONG 20971520 1.. live
     After how many bytes of new records a snapshot is taken.
 metadata.log.max.snapshot.interval.ms LONG 3600000 0.. live
     The longest time between snapshots while there are new records.
-metadata.max.idle.interval.ms INT 500 0..
+metadata.max.idle.interval.ms INT 500 0.. live
     How often an idle controller writes a record to show that it lives.
 metadata.max.retention.bytes LONG 104857600 live
     The size above which old snapshots and metadata segments go.

@@ -10,13 +10,13 @@ default.replication.factor INT 1 live
     Replicas of a topic that is created without a number.
 min.insync.replicas INT 1 1.. live cluster-wide
     How many replicas must be in sync for acks=all to succeed.
-unclean.leader.election.enable BOOLEAN false cluster-wide
+unclean.leader.election.enable BOOLEAN false live cluster-wide
     Whether a replica that may lack records can become leader.
-auto.leader.rebalance.enable BOOLEAN true
+auto.leader.rebalance.enable BOOLEAN true live
     Whether leadership goes back to preferred replicas by itself.
-leader.imbalance.check.interval.seconds LONG 300 1..
+leader.imbalance.check.interval.seconds LONG 300 1.. live
     How often the controller looks for leaders that are not preferred.
-unclean.leader.election.interval.ms LONG 300000 1.. internal
+unclean.leader.election.interval.ms LONG 300000 1.. live internal
     How often the controller looks for partitions that need an unclean election.
 num.replica.fetchers INT 1 1.. live cluster-wide
     Fetchers for each broker that is followed.

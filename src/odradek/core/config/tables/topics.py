@@ -78,6 +78,6 @@ segment.jitter.ms LONG 0 0.. live
     Up to how much earlier a segment closes by chance, so that not all do at once.
 segment.ms LONG 604800000 1.. live
     The age at which a segment is closed, even if it is not full.
-unclean.leader.election.enable BOOLEAN false
+unclean.leader.election.enable BOOLEAN false live
     Whether a replica that may lack records can become leader.
 """
