@@ -293,7 +293,7 @@ class CoordinatorRuntime(Generic[S]):
         if led is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, key)
         led = self._ready(led)
-        if led.turn.concerns(key, is_blind=is_blind):
+        if led.turn.planned and led.turn.concerns(key, is_blind=is_blind):
             self._flush(led)
         return led
 
@@ -347,7 +347,7 @@ class CoordinatorRuntime(Generic[S]):
         else:
             if not led.turn.has_room_for(result):
                 self._flush(led)
-            if not led.turn:
+            if not led.turn.planned:
                 asyncio.get_running_loop().call_soon(self._end_turn, led)
             led.turn.add(key, planned, self._broker.clock.now_ms(), is_blind=is_blind)
         self._arm(led)
@@ -355,7 +355,8 @@ class CoordinatorRuntime(Generic[S]):
     def _append_now(self, led: Led[S], planned: Planned) -> None:
         result = planned.result
         if result.records:
-            self._flush(led)  # which was planned before
+            if led.turn.planned:
+                self._flush(led)  # it comes first
             batch = batch_of(result, self._codec(), self._broker.clock.now_ms())
             self._append_each(led, batch, (planned,))
         elif planned.send is not None:
@@ -367,7 +368,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _flush(self, led: Led[S]) -> None:
         """Append what is planned."""
-        if led.turn:
+        if led.turn.planned:
             planned, batch = led.turn.take()
             self._append_each(led, batch, planned)
             self._on_applied(led)

@@ -41,12 +41,10 @@ class CoordinatorTurn:
     def __init__(self, partition: Partition, codec: Callable[[], CompressionType]) -> None:
         self._partition = partition
         self._codec = codec
-        self._planned: list[Planned] = []
+        self.planned: list[Planned] = []
+        """Read only: whether there is anything is asked with each request."""
         self._are_blind: dict[str, bool] = {}
         self._builder: BatchBuilder | None = None
-
-    def __len__(self) -> int:
-        return len(self._planned)
 
     def concerns(self, key: str, *, is_blind: bool) -> bool:
         """Whether a plan for ``key`` must wait until what is here has been replayed."""
@@ -71,20 +69,20 @@ class CoordinatorTurn:
         if self._builder is None:
             self._builder = BatchBuilder(codec=self._codec())
         append_records(self._builder, planned.result.records, now_ms)
-        self._planned.append(planned)
+        self.planned.append(planned)
         self._are_blind[key] = is_blind and self._are_blind.get(key, True)
 
     def take(self) -> tuple[list[Planned], bytearray]:
         """Return what is planned and its batch; nothing is planned any more."""
         assert self._builder is not None
-        planned, batch = self._planned, self._builder.build()
-        self._planned, self._builder = [], None
+        planned, batch = self.planned, self._builder.build()
+        self.planned, self._builder = [], None
         self._are_blind.clear()
         return planned, batch
 
     def take_unwritten(self) -> list[Planned]:
         """Return what is planned and never will be written."""
-        planned, self._planned, self._builder = self._planned, [], None
+        planned, self.planned, self._builder = self.planned, [], None
         self._are_blind.clear()
         return planned
 

@@ -184,19 +184,18 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         """Take note of partitions that have their marker, or need none."""
         if self._is_over(led):
             return
-        now = self.now()
-        written = (
-            led.shard.on_marker_written(
-                markers.transactional_id,
+        now, transactional_id = self.now(), markers.transactional_id
+        for partition in partitions:
+            written = led.shard.on_marker_written(
+                transactional_id,
                 markers.producer_id,
                 markers.producer_epoch,
                 partition,
                 now,
                 prepared_offset=markers.prepared_offset,
             )
-            for partition in partitions
-        )
-        self._apply_each(led, written)
+            # Many transactions may be complete at once, and are so in one batch.
+            self._carry_out(led, transactional_id, self._answering(led, written))
 
     def _new_shard(self, leader_epoch: int) -> "TransactionShard":
         from odradek.coordinator.transaction.settings import TransactionSettings

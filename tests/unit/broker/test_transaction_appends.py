@@ -125,6 +125,29 @@ def test_decisions_of_one_turn_are_one_batch(site: Site) -> None:
         )
 
 
+def test_transactions_that_are_complete_at_once_are_so_in_one_batch(site: Site) -> None:
+    with (
+        BrokerConnection(site.broker.port) as first,
+        BrokerConnection(site.broker.port) as second,
+    ):
+        other = TransactionalProducer(first, "other").begin()
+        assert other.add(T0) == {T0: ErrorCode.NONE}
+        site.share(TRANSACTION_TOPIC, [1, *OTHERS])
+        end_offset = site.end_offset(TRANSACTIONS)
+
+        def send() -> None:
+            first.send(other.end_request(commit=True), 5)
+            second.send(site.producer.end_request(commit=True), 5)
+
+        site.broker._call(send)
+        assert_held(site.broker, first, second, count=2)
+        site.fetch(TRANSACTIONS)
+        wait_until(lambda: site.end_offset(TRANSACTIONS) == end_offset + 4, "both are complete")
+        log = partition_of(site.broker.node.broker, TRANSACTIONS).log
+        records = site.broker._call(lambda: bytes(log.read(end_offset, bytes_max=1 << 20).records))
+        assert batch_counts(records) == [2, 2]
+
+
 def batch_counts(records: bytes) -> list[int]:
     from odradek.storage.scan import iter_batches
 
