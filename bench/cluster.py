@@ -9,6 +9,7 @@ socket. CPU is that of the three nodes, not of the client. ``python -m bench clu
 import re
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -40,7 +41,9 @@ MIB: Final = 1024 * 1024
 def run() -> Iterator[Row]:
     rows: list[Row] = []
     for flavour in flavours():
-        rows += _measure(flavour)
+        for row in _measure(flavour):
+            print(*row, file=sys.stderr, flush=True)  # the table comes when both are measured
+            rows.append(row)
     order = {row.operation: place for place, row in reversed(list(enumerate(rows)))}
     yield from sorted(rows, key=lambda row: order[row.operation])
 
