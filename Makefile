@@ -63,7 +63,7 @@ cluster-kafka: setup ## Run the tests of clusters of processes with Kafka's serv
 
 soak: setup ## Fail controllers and leaders in every way, and kill brokers a hundred times under load (KILLS=100)
 	ODRADEK_CLUSTER_MATRIX=whole $(BIN)/python -m pytest -q tests/cluster
-	$(BIN)/python -m tests.cluster.kills $(or $(KILLS),100) --pauses 25 --rolls 10
+	$(BIN)/python -m tests.cluster.kills $(or $(KILLS),100) --pauses 25 --rolls 10 --transactions
 	$(BIN)/python -m tests.interop.test_transactions_histories $(or $(KILLS),100)
 
 storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0, LEVEL=data|nodes|quorum)
