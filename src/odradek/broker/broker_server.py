@@ -179,7 +179,7 @@ class BrokerServer:
             self.isr_proposals.propose,
             self.config.integer("replica.fetch.backoff.ms"),
         )
-        return Replicas(self.store, self.delayed, ports, self._leader_settings_for)
+        return Replicas(self.store, ports, self._leader_settings_for)
 
     def _on_log_moved(self, at: TopicPartition, log: Log) -> None:
         self.replicas.on_log_moved(at, log)
@@ -292,6 +292,8 @@ class BrokerServer:
         self._look_for_space()
         offline = self.store.take_offline_directories()
         node_events.directories_offline(offline)
+        if offline:
+            self.replicas.on_directories_failed()
         for directory in offline:
             if directory.directory_id is not None:
                 self.lifecycle.on_directory_offline(directory.directory_id)

@@ -26,7 +26,7 @@ class _OffsetWait(DelayedOperation):
         then: Callable[[list[ErrorCode]], None],
     ) -> None:
         """``then`` gets a code for each of ``wanted``: NONE if its offset was reached."""
-        super().__init__(deadline_ms, ())
+        super().__init__(deadline_ms)
         self._delayed = delayed
         self._is_delayed = False
         self._then = then

@@ -16,9 +16,15 @@ An epoch is used once: after the largest int32 comes 1. A request with another e
 is a duplicate or the answer to it was lost; the client then starts over.
 
 A session belongs to no connection and to no principal, as in Kafka: whoever knows its id may use
-it, and sees no more than what it may fetch without. Its partitions are kept in the order in which
-they are read; one that had records goes to the back, so that all get their turn when
-``max_bytes`` does not suffice for all. Topics are known by name, from version 13 on by id; an
+it, and sees no more than what it may fetch without.
+
+A fetch costs what has changed, however many partitions its session has. Once a partition was read
+and there was nothing that the client does not know, it is *settled*: the session watches the
+partition (``Partition.watch``), and it is read again when that has news. ``Interest.changed`` has
+the others, in the order in which they are read; one that had records goes to the back, so that all
+get their turn when ``max_bytes`` does not suffice for all.
+
+Topics are known by name, from version 13 on by id; an
 id that is not known (yet) stays in the session and is looked up anew each time. (Kafka remembers
 the name of an id, and answers for a topic that is deleted with another error code: here a session
 never sees anything that a fetch without one would not.)
@@ -29,10 +35,11 @@ Whoever gets no session is answered with session id 0 and goes on naming everyth
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from odradek.broker.partition import Partition
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID, TopicPartition, Uuid
 from odradek.protocol.generated.fetch import (
@@ -43,6 +50,8 @@ from odradek.protocol.generated.fetch import (
     FetchTopic,
     PartitionData,
 )
+from odradek.replication.follower_state import NO_BROKER_EPOCH
+from odradek.storage.log import Isolation, Log
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -62,10 +71,58 @@ PartitionKey: TypeAlias = tuple[str | Uuid, int]
 Answers: TypeAlias = Sequence[tuple["CachedPartition", PartitionData]]
 
 
-class CachedPartition:
-    """One partition of a fetch: what is wanted of it, and what the client was last told."""
+class Waiting(Protocol):
+    """A fetch that waits for records."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "partition", "topic", "topic_id", "wanted")
+    @property
+    def isolation(self) -> Isolation: ...
+
+    def wake(self) -> None:
+        """Look soon whether there are enough."""
+
+
+class Interest:
+    """What may have something new of what a fetch or a session wants, and who waits for it."""
+
+    __slots__ = ("changed", "follower_id", "is_closed", "last_used_ms", "waiting")
+
+    def __init__(self, follower_id: int, now_ms: int) -> None:
+        self.follower_id = follower_id
+        self.last_used_ms = now_ms
+        self.changed: dict[CachedPartition, None] = {}
+        self.waiting: Waiting | None = None
+        self.is_closed = False
+
+    def take(self, partitions: Iterable["CachedPartition"]) -> None:
+        """Be told of these from now on."""
+        for cached in partitions:
+            cached.interest = self
+
+    def close(self, partitions: Iterable["CachedPartition"]) -> None:
+        """Watch no more; a fetch that waits still is to be answered."""
+        self.is_closed = True
+        for cached in partitions:
+            cached.unwatch()
+        if self.waiting is not None:
+            self.waiting.wake()
+
+
+class CachedPartition:
+    """One partition of a fetch: what is wanted of it, and what the client was last told.
+
+    It watches the partition for the fetch or session whose ``interest`` it is.
+    """
+
+    __slots__ = (
+        "high_watermark",
+        "interest",
+        "led",
+        "log_start_offset",
+        "partition",
+        "topic",
+        "topic_id",
+        "wanted",
+    )
 
     def __init__(self, topic: FetchTopic, wanted: FetchPartition) -> None:
         self.topic = topic.topic
@@ -75,6 +132,52 @@ class CachedPartition:
         """For whoever looks up the name of a topic to keep the result."""
         self.high_watermark = NOT_TOLD
         self.log_start_offset = NOT_TOLD
+        self.interest: Interest | None = None
+        self.led: Partition | None = None
+        """What is watched."""
+
+    # As a watch.
+
+    @property
+    def follower_id(self) -> int:
+        return -1 if self.interest is None else self.interest.follower_id
+
+    @property
+    def settled_ms(self) -> int | None:
+        interest = self.interest
+        return None if interest is None or self in interest.changed else interest.last_used_ms
+
+    def on_moved(self, log: Log) -> None:
+        interest = self.interest
+        assert interest is not None
+        interest.changed[self] = None
+        waiting = interest.waiting
+        if waiting is None:
+            return
+        offset = self.wanted.fetch_offset
+        if log.end_offset(waiting.isolation) > offset or log.log_start_offset > offset:
+            waiting.wake()
+
+    def on_changed(self) -> None:
+        interest = self.interest
+        assert interest is not None
+        interest.changed[self] = None
+        if interest.waiting is not None:
+            interest.waiting.wake()
+
+    def watch(self, led: Partition) -> None:
+        """Watch a partition, and no other."""
+        if self.led is not led:
+            self.unwatch()
+            self.led = led
+            led.watch(self)
+
+    def unwatch(self) -> None:
+        if self.led is not None:
+            self.led.unwatch(self)
+            self.led = None
+
+    # What the client knows.
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the client must hear of the partition, even if there are no records for it."""
@@ -95,11 +198,43 @@ class CachedPartition:
 class SessionlessFetch:
     """The partitions of one fetch, and how its response is made."""
 
-    __slots__ = ("partitions",)
+    __slots__ = ("_follower_id", "_interest", "_named")
 
-    def __init__(self, partitions: list[CachedPartition]) -> None:
-        self.partitions = partitions
+    keeps_watching = False
+    """Whether a later fetch needs to be told only what has changed since this one."""
+    is_any_settled = False
+    """Whether there are partitions that need not be read and may be waited for."""
+
+    def __init__(self, partitions: list[CachedPartition], follower_id: int) -> None:
+        self._named = partitions
+        self._follower_id = follower_id
+        self._interest: Interest | None = None
+
+    @property
+    def partitions(self) -> list[CachedPartition]:
         """To be read in this order."""
+        return self._named
+
+    @property
+    def is_closed(self) -> bool:
+        return False
+
+    def begin_waiting(self, waiting: Waiting, available: Iterable[CachedPartition]) -> None:
+        """Be woken when there is news; of these partitions there is some."""
+        interest = self._interest = Interest(self._follower_id, 0)
+        interest.waiting = waiting
+        interest.take(self._named)
+        interest.changed.update(dict.fromkeys(available))
+
+    def end_waiting(self) -> None:
+        if self._interest is not None:
+            self._interest.waiting = None
+            self._interest.close(self._named)
+
+    @property
+    def changed(self) -> Iterable[CachedPartition]:
+        """What may have something new, of a fetch that waits."""
+        return () if self._interest is None else self._interest.changed
 
     def respond(self, answers: Answers) -> FetchResponse:
         """Make the response; of a session, partitions without news may be left out."""
@@ -109,26 +244,27 @@ class SessionlessFetch:
 class FullFetch(SessionlessFetch):
     """A fetch that names everything and would like to have a session."""
 
-    __slots__ = ("_by_id", "_is_follower", "_sessions")
+    __slots__ = ("_by_id", "_isolation_level", "_sessions")
 
     def __init__(
         self,
         sessions: "FetchSessions",
         partitions: list[CachedPartition],
+        follower_id: int,
+        isolation_level: int,
         *,
         by_id: bool,
-        is_follower: bool,
     ) -> None:
-        super().__init__(partitions)
+        super().__init__(partitions, follower_id)
         self._sessions = sessions
         self._by_id = by_id
-        self._is_follower = is_follower
+        self._isolation_level = isolation_level
 
     def respond(self, answers: Answers) -> FetchResponse:
         for cached, data in answers:
             cached.on_told(data)
         session_id = self._sessions.create(
-            self.partitions, by_id=self._by_id, is_privileged=self._is_follower
+            self._named, self._follower_id, self._isolation_level, by_id=self._by_id
         )
         return _response(session_id, answers)
 
@@ -138,11 +274,35 @@ class IncrementalFetch(SessionlessFetch):
 
     __slots__ = ("_epoch", "_session")
 
+    keeps_watching = True
+
     def __init__(self, session: "FetchSession") -> None:
-        # A copy: the order changes when the response is made.
-        super().__init__(list(session.partitions.values()))
+        super().__init__([], session.follower_id)
         self._session = session
         self._epoch = session.epoch
+
+    @property
+    def partitions(self) -> list[CachedPartition]:
+        return list(self._session.changed)
+
+    @property
+    def is_any_settled(self) -> bool:  # type: ignore[override]
+        return len(self._session.changed) < len(self._session.partitions)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._session.is_closed
+
+    def begin_waiting(self, waiting: Waiting, available: Iterable[CachedPartition]) -> None:  # noqa: ARG002
+        self._session.waiting = waiting
+
+    def end_waiting(self) -> None:
+        if self._session.epoch == self._epoch:
+            self._session.waiting = None
+
+    @property
+    def changed(self) -> Iterable[CachedPartition]:
+        return self._session.changed
 
     def respond(self, answers: Answers) -> FetchResponse:
         session = self._session
@@ -152,19 +312,20 @@ class IncrementalFetch(SessionlessFetch):
             )
         for cached, data in answers:
             cached.on_told(data)
-            if data.records:
-                session.move_to_back(cached)
+            if data.records and cached in session.changed:
+                del session.changed[cached]
+                session.changed[cached] = None  # at the back
         return _response(session.session_id, answers)
 
 
-class FetchSession:
+class FetchSession(Interest):
     __slots__ = (
         "by_id",
         "created_ms",
         "epoch",
         "is_old",
         "is_privileged",
-        "last_used_ms",
+        "isolation_level",
         "partitions",
         "session_id",
         "size",
@@ -174,21 +335,25 @@ class FetchSession:
         self,
         session_id: int,
         partitions: dict[PartitionKey, CachedPartition],
+        follower_id: int,
+        isolation_level: int,
         *,
         by_id: bool,
-        is_privileged: bool,
         now_ms: int,
     ) -> None:
+        super().__init__(follower_id, now_ms)
         self.session_id = session_id
         self.partitions = partitions
-        """In the order in which they are read."""
+        self.isolation_level = isolation_level
         self.by_id = by_id
-        self.is_privileged = is_privileged
-        self.created_ms = self.last_used_ms = now_ms
+        self.is_privileged = follower_id >= 0
+        self.created_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         # As the cache last saw them; see FetchSessions._touch.
         self.size = len(partitions)
         self.is_old = False
+        self.take(partitions.values())
+        self.changed = dict.fromkeys(partitions.values())
 
     @property
     def eviction_key(self) -> tuple[bool, int, int]:
@@ -203,21 +368,24 @@ class FetchSession:
             for wanted in topic.partitions:
                 cached = partitions.get((name, wanted.partition))
                 if cached is None:
-                    partitions[name, wanted.partition] = CachedPartition(topic, wanted)
+                    cached = partitions[name, wanted.partition] = CachedPartition(topic, wanted)
+                    cached.interest = self
                 else:
                     cached.wanted = wanted
                     if self.is_privileged:
                         cached.on_asked_again()
+                self.changed[cached] = None
         for forgotten in request.forgotten_topics_data:
             name = forgotten.topic_id if self.by_id else forgotten.topic
             for number in forgotten.partitions:
-                partitions.pop((name, number), None)
+                cached = partitions.pop((name, number), None)
+                if cached is not None:
+                    cached.unwatch()
+                    self.changed.pop(cached, None)
 
-    def move_to_back(self, cached: CachedPartition) -> None:
-        partitions = self.partitions
-        if len(partitions) > 1:
-            key = _key(cached, self.by_id)
-            partitions[key] = partitions.pop(key)
+    def look_again(self) -> None:
+        """Settle nothing: what is wanted is seen otherwise now."""
+        self.changed.update(dict.fromkeys(self.partitions.values()))
 
 
 class FetchSessions:
@@ -254,12 +422,14 @@ class FetchSessions:
         if old is not None:
             self._remove(old)
         partitions = _named_partitions(request, by_id)
+        follower_id = follower_of(request)[0]
         if epoch == FINAL_EPOCH:
-            return SessionlessFetch(partitions)
-        return FullFetch(self, partitions, by_id=by_id, is_follower=_is_follower(request))
+            return SessionlessFetch(partitions, follower_id)
+        return FullFetch(self, partitions, follower_id, request.isolation_level, by_id=by_id)
 
     def _open_incremental(self, request: FetchRequest, by_id: bool) -> SessionlessFetch:
         session = self._sessions.get(request.session_id)
+        follower_id = follower_of(request)[0]
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"{request.session_id}")
         if session.epoch != request.session_epoch:
@@ -267,25 +437,35 @@ class FetchSessions:
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 f"{request.session_epoch} where {session.epoch} is next",
             )
+        if session.follower_id != follower_id:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "it is of another kind")
         if session.by_id != by_id:
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began otherwise")
         if request.topics or request.forgotten_topics_data:
             session.update(request)
             if not session.partitions:
                 self._remove(session)
-                return SessionlessFetch(_named_partitions(request, by_id))
+                return SessionlessFetch(_named_partitions(request, by_id), follower_id)
         self._touch(session, self._monotonic_ms())
         if self.partitions > PARTITIONS_MAX:
             self._remove(session)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "too large to be kept")
         session.epoch = next_epoch(session.epoch)
+        if session.isolation_level != request.isolation_level:
+            session.isolation_level = request.isolation_level
+            session.look_again()
         return IncrementalFetch(session)
 
     def create(
-        self, partitions: Sequence[CachedPartition], *, by_id: bool, is_privileged: bool
+        self,
+        partitions: Sequence[CachedPartition],
+        follower_id: int,
+        isolation_level: int,
+        *,
+        by_id: bool,
     ) -> int:
         """Make a session if there is room for it; return its id, or NO_SESSION."""
-        now_ms = self._monotonic_ms()
+        now_ms, is_privileged = self._monotonic_ms(), follower_id >= 0
         size = len(partitions)
         if self.partitions + size > PARTITIONS_MAX:
             return NO_SESSION
@@ -294,8 +474,9 @@ class FetchSessions:
         session = FetchSession(
             self._new_id(),
             {_key(cached, by_id): cached for cached in partitions},
+            follower_id,
+            isolation_level,
             by_id=by_id,
-            is_privileged=is_privileged,
             now_ms=now_ms,
         )
         self._sessions[session.session_id] = session
@@ -339,6 +520,7 @@ class FetchSessions:
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.session_id]
         self._delist(session)
+        session.close(session.partitions.values())
 
     def _enlist(self, session: FetchSession) -> None:
         self.partitions += session.size
@@ -370,6 +552,10 @@ class FetchSessions:
         assert by_privileged == self._evictable_by_privileged
         for each in sessions:
             assert all(_key(cached, each.by_id) == key for key, cached in each.partitions.items())
+            partitions = set(each.partitions.values())
+            assert set(each.changed) <= partitions
+            assert all(cached.interest is each for cached in partitions)
+            assert all(cached.led is not None for cached in partitions - set(each.changed))
 
 
 def next_epoch(epoch: int) -> int:
@@ -380,9 +566,12 @@ def _key(cached: CachedPartition, by_id: bool) -> PartitionKey:
     return cached.topic_id if by_id else cached.topic, cached.wanted.partition
 
 
-def _is_follower(request: FetchRequest) -> bool:
+def follower_of(request: FetchRequest) -> tuple[int, int]:
+    """Return the id and the epoch of the broker that fetches; -1 for a consumer."""
     state = request.replica_state
-    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+    if state is not None and state.replica_id >= 0:
+        return state.replica_id, state.replica_epoch
+    return max(request.replica_id, -1), NO_BROKER_EPOCH
 
 
 def _named_partitions(request: FetchRequest, by_id: bool) -> list[CachedPartition]:

@@ -6,10 +6,11 @@ watermark and wakes all that waits for it, in this order:
 
 - requests that wait for an offset of their own (``when_committed``): produce with acks=all, markers
 - the coordinator of an internal topic (``on_advanced``), which holds its replies back
-- fetches, which are delayed operations on the key of the partition
+- fetches that watch the partition (``Watch``), which are looked at in the next turn of the loop
 
 A leader that is its partition's only replica commits an append inline, and nothing waits. With
 followers an append wakes their fetches, and what they fetch moves the watermark (``Leadership``).
+Fetches of followers watch the end of the log, those of consumers what is committed.
 
 A partition is led here, followed, or neither: it is only led if ``leadership`` is there, and only
 followed if ``following`` is. Otherwise appends and reads are refused by ``Replicas.leader``. When
@@ -21,9 +22,8 @@ Benchmark: ``bench/node.py``.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from odradek.broker.delayed import DelayedOperations
 from odradek.broker.metrics.traffic import TopicTraffic
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
@@ -50,6 +50,24 @@ WAITERS_MAX: Final = 100_000
 
 Outcome = Callable[[ErrorCode], None]
 """Gets NONE when what was waited for is committed, else why it never may be, as far as is known."""
+
+
+class Watch(Protocol):
+    """Somebody's interest in a partition: what a fetch or a session of fetches wants of it."""
+
+    @property
+    def follower_id(self) -> int:
+        """-1 for a consumer."""
+
+    @property
+    def settled_ms(self) -> int | None:
+        """When it last was told, or asked, and there was nothing new; None if there may be."""
+
+    def on_moved(self, log: Log) -> None:
+        """Offsets of the log have moved."""
+
+    def on_changed(self) -> None:
+        """The partition is led otherwise, or not at all, or cannot be read."""
 
 
 class Verification:
@@ -83,14 +101,15 @@ class Partition:
     """A local copy of a partition."""
 
     __slots__ = (
-        "_delayed",
         "_deletions",
+        "_end_watches",
         "_is_waking",
         "_ports",
         "_settings",
         "_store",
         "_verifications",
         "_waiters",
+        "_watches",
         "are_commits_held",
         "following",
         "has_followers",
@@ -110,7 +129,6 @@ class Partition:
         log: Log,
         traffic: TopicTraffic,
         store: LogStore,
-        delayed: DelayedOperations,
         ports: ReplicaPorts,
         settings: LeaderSettings,
     ) -> None:
@@ -128,13 +146,15 @@ class Partition:
         self.on_advanced: Callable[[], None] | None = None
         """Set by a coordinator while some of what it has written is not committed."""
         self._store = store
-        self._delayed = delayed
         self._ports = ports
         self._settings = settings
         self._is_waking = False
         self._waiters: OrderedDict[Outcome, int] = OrderedDict()
         self._verifications: dict[int, Verification] = {}
         self._deletions: dict[Outcome, int] = {}
+        self._watches: dict[Watch, None] = {}
+        self._end_watches: dict[Watch, None] = {}
+        log.on_log_start_moved = self._on_offsets_moved
 
     # Leadership.
 
@@ -155,6 +175,7 @@ class Partition:
         self.leadership = leadership
         self.has_followers = bool(leadership.followers)
         self.commit()
+        self.on_changed()
         if self._deletions:
             self._end_deletions()  # a replica that has died counts no more
 
@@ -168,7 +189,10 @@ class Partition:
             backoff_ms = self._ports.fetch_backoff_ms
             self.following = Following(self.log, leader_id, leader_epoch, backoff_ms)
             return True
-        return self.following.follow(leader_id, leader_epoch)
+        is_news = self.following.follow(leader_id, leader_epoch)
+        if is_news:
+            self.on_changed()
+        return is_news
 
     def resign(self, leader_epoch: int, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Lead no longer: another node does, or none, or the partition is gone.
@@ -183,16 +207,18 @@ class Partition:
         assert self.on_advanced is None, "a coordinator's answers are still held"
         self._verifications.clear()
         self.refuse_waiters(code)
-        self._delayed.notify(self.key)
+        self.on_changed()
 
     def on_log_moved(self, log: Log) -> None:
         """Go on with the log in another directory, which took the place of the old one."""
         self.log = log
+        log.on_log_start_moved = self._on_offsets_moved
         if self.leadership is not None:
             self.leadership.log = log
             log.begin_epoch(self.leader_epoch)
         if self.following is not None:
             self.following.log = log
+        self.on_changed()
 
     def on_settings_changed(self, settings: LeaderSettings) -> None:
         self._settings = settings
@@ -217,7 +243,8 @@ class Partition:
         log.update_high_watermark(offset)
         if self._waiters or self.on_advanced is not None:
             self._wake()
-        self._delayed.notify(self.key)
+        if self._watches or self._end_watches:
+            self._on_offsets_moved()
 
     def when_committed(self, offset: int, outcome: Outcome) -> None:
         """Call ``outcome`` when all before ``offset`` is committed: now, if it is."""
@@ -323,13 +350,15 @@ class Partition:
             raise
         except ApiError as error:
             traffic.on_append_refused(error.code, len(records))
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self.on_changed()
             raise
         traffic.messages_in += result.last_offset - result.base_offset + 1
         traffic.bytes_in += len(records)
         if self._verifications and origin is AppendOrigin.COORDINATOR:
             self._void_verification(records)
         if self.has_followers:
-            self._delayed.notify(self.key)  # their fetches read up to the end of the log
+            self._on_end_moved()
             self.commit()
         elif not self.are_commits_held:
             self.advance_high_watermark(log.log_end_offset)
@@ -365,6 +394,43 @@ class Partition:
         count = log.bytes_from(offset)
         # What is written but not committed is rare, or little: looked up only then.
         return count if end_offset == log.log_end_offset else count - log.bytes_from(end_offset)
+
+    # Who watches.
+
+    def watch(self, watch: Watch) -> None:
+        """Tell a fetch what happens here, until ``unwatch``."""
+        (self._watches if watch.follower_id < 0 else self._end_watches)[watch] = None
+
+    def unwatch(self, watch: Watch) -> None:
+        self._note_caught_up(watch)
+        del (self._watches if watch.follower_id < 0 else self._end_watches)[watch]
+
+    def _note_caught_up(self, watch: Watch) -> None:
+        """Learn until when a follower was caught up that has asked for nothing new since."""
+        at_ms, leadership = watch.settled_ms, self.leadership
+        if at_ms is not None and leadership is not None:
+            follower = leadership.followers.get(watch.follower_id)
+            if follower is not None:
+                follower.on_still_caught_up(at_ms)
+
+    def _on_end_moved(self) -> None:
+        log = self.log
+        for watch in self._end_watches:
+            self._note_caught_up(watch)
+            watch.on_moved(log)
+
+    def _on_offsets_moved(self) -> None:
+        log = self.log
+        for watch in self._watches:
+            watch.on_moved(log)
+        for watch in self._end_watches:
+            watch.on_moved(log)
+
+    def on_changed(self) -> None:
+        """Have all who read here look again: it is led otherwise, or its disk has failed."""
+        for watches in (self._watches, self._end_watches):
+            for watch in watches:
+                watch.on_changed()
 
     # Replication.
 
@@ -438,7 +504,7 @@ class Partition:
             log.update_high_watermark(following.high_watermark_after(progress))
             if log.log_start_offset < progress.log_start_offset <= log.high_watermark:
                 log.advance_log_start_offset(progress.log_start_offset)
-        self._delayed.notify(self.key)  # consumers may read from followers
+        self._on_offsets_moved()  # consumers may read from followers
 
     def _begin_within_a_batch(self, records: Buffer, now_ms: int) -> None:
         """Let an empty log begin where the batch does that holds its end.
@@ -467,10 +533,12 @@ class Partition:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut the log of a follower where it parts from its leader's."""
         self._store.truncate_to(self.key, offset, now_ms)
+        self.on_changed()
 
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Drop all that a follower has; its log begins again where its leader's does."""
         self._store.truncate_fully_and_start_at(self.key, offset, now_ms)
+        self.on_changed()
 
     # Transactions.
 

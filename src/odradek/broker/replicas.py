@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-from odradek.broker.delayed import DelayedOperations
 from odradek.broker.metrics.traffic import Traffic
 from odradek.broker.partition import Partition, ReplicaPorts
 from odradek.core.errors import ApiError, ErrorCode
@@ -26,13 +25,11 @@ class Replicas:
     def __init__(
         self,
         store: LogStore,
-        delayed: DelayedOperations,
         ports: ReplicaPorts,
         leader_settings: Callable[[str], LeaderSettings],
     ) -> None:
         """``leader_settings`` gives the configs that rule the partitions of a topic now."""
         self.store = store
-        self._delayed = delayed
         self._ports = ports
         self._leader_settings = leader_settings
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -67,6 +64,7 @@ class Replicas:
                 if is_known
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
+            partition.on_changed()
 
     def lead(
         self, key: TopicPartition, topic_id: Uuid, registration: Registration, now_ms: int
@@ -107,7 +105,6 @@ class Replicas:
                 log,
                 traffic,
                 self.store,
-                self._delayed,
                 self._ports,
                 self._leader_settings(key.topic),
             )
@@ -135,6 +132,11 @@ class Replicas:
         """Answer all that wait for commits; for a node that stops."""
         for partition in self._partitions.values():
             partition.refuse_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def on_directories_failed(self) -> None:
+        """Have all who read look again: some logs cannot be read any more."""
+        for partition in self._partitions.values():
+            partition.on_changed()
 
     def on_log_moved(self, key: TopicPartition, log: Log) -> None:
         """Go on with the log of a partition in another directory."""

@@ -56,5 +56,13 @@ class FollowerState:
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
+    def on_still_caught_up(self, at_ms: int) -> None:
+        """Take note that at this time it asked for the end of the log, as it had before.
+
+        A leader need not look at each partition of a fetch in which nothing has changed. It looks
+        when something does, and learns then until when the follower was caught up.
+        """
+        self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
+
     def is_caught_up(self, leader_end: int, lag_ms_max: int, now_ms: int) -> bool:
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_ms_max

@@ -14,7 +14,7 @@ disk is handed out as plans (``plan_flush``) for others to carry out. Opening a 
 is ``recovery.open_log``. Benchmark: ``bench/storage.py``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import PurePath
 from random import Random
@@ -95,6 +95,8 @@ class Log:
         self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
         self.deleted: list[DeletedSegment] = []
+        self.on_log_start_moved: Callable[[], None] | None = None
+        """For those who must be told that records have gone, by retention say."""
         self._random = random
         self._name_changes = 1  # files made, renamed or removed; compared with what was synced
         self._name_changes_synced = 0
@@ -460,6 +462,8 @@ class Log:
         self.leader_epochs.truncate_from_start(offset)
         self._written_epoch = self.leader_epochs.written_epoch
         self.producer_states.on_log_start_offset_incremented(offset)
+        if self.on_log_start_moved is not None:
+            self.on_log_start_moved()
         return True
 
     def discard(self, segments: Iterable[Segment], now_ms: int) -> None:

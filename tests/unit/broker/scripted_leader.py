@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from types import SimpleNamespace, TracebackType
 from typing import Any, NamedTuple, Self
 
-from odradek.broker.delayed import DelayedOperations
 from odradek.broker.fetchers import Fetchers
 from odradek.broker.partition import Partition, ReplicaPorts
 from odradek.broker.replicas import Replicas
@@ -95,9 +94,8 @@ class FollowingBroker:
         self.store = open_store(
             self.disk, [PurePosixPath("/a")], config=config or LogConfig(segment_bytes=1 << 20)
         )
-        self.delayed = DelayedOperations()
         ports = ReplicaPorts(FOLLOWER, self.clock.monotonic_ms, lambda _: None, _refuse, 1_000)
-        self.replicas = Replicas(self.store, self.delayed, ports, lambda _: LeaderSettings())
+        self.replicas = Replicas(self.store, ports, lambda _: LeaderSettings())
         self.lanes: list[ScriptedLane] = []
         self.flushes: list[tuple[list[TopicPartition], Callable[[list[TopicPartition]], None]]] = []
         self.looks_at_directories = 0

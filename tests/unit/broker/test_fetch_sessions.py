@@ -192,7 +192,9 @@ def test_what_the_client_was_told_is_no_news_until_it_changes_or_after_an_error(
 def test_a_follower_that_asks_anew_hears_the_high_watermark_again() -> None:
     cache = Cache()
     session_id = cache.create(2, replica_id=7)
-    scope = cache.sessions.open(fetch(session_id, 1, 1), by_id=False)
+    request = fetch(session_id, 1, 1)
+    request.replica_state = ReplicaState(replica_id=7)
+    scope = cache.sessions.open(request, by_id=False)
     assert [each.is_news(0, 0) for each in scope.partitions] == [False, True]
 
 
@@ -253,9 +255,18 @@ def test_a_follower_drives_out_a_consumer_and_not_the_other_way_round() -> None:
     assert not cache.has(consumer)
     assert cache.create(1, replica_id=3) == 0, "a follower that is young"
     cache.now_ms = EVICTION_MS + 1
-    cache.answer(fetch(follower, 1))
+    request = fetch(follower, 1)
+    request.replica_state = ReplicaState(replica_id=2)
+    cache.answer(request)
     assert cache.create(100) == 0, "a consumer never, not even a larger one"
     assert cache.create(2, replica_id=3) > 0
+
+
+def test_a_session_is_not_gone_on_with_by_another_kind_of_client() -> None:
+    cache = Cache()
+    session_id = cache.create(1, replica_id=2)
+    code = refusal(cache, fetch(session_id, 1))
+    assert code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_all_sessions_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,7 +254,7 @@ def test_uncommitted_bytes_do_not_count_for_min_bytes(
         assert_held(broker, connection, other, count=1)
         # An event without enough behind it: the watermark moves, by nothing that is large.
         led = partition_of(broker.node.broker, TopicPartition("t", 0))
-        broker._call(lambda: broker.node.broker.delayed.notify(led.key))
+        broker._call(led.on_changed)
         assert not is_answered(other)
     assert values_in(other.receive(FetchResponse, FETCH_VERSION)) == [small, large]
 

@@ -6,6 +6,7 @@ import pytest
 
 from odradek.broker import partition as partition_module
 from odradek.broker.commit_wait import CommitWait
+from odradek.broker.delayed import DelayedOperations
 from odradek.broker.partition import Partition
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
@@ -155,7 +156,7 @@ def test_there_are_only_so_many_waiters(
 def test_who_has_given_up_leaves_nothing_behind(on_loop: Callable[[Test], None]) -> None:
     def test(led: Partition) -> None:
         answered: list[list[ErrorCode]] = []
-        delayed = led._delayed
+        delayed = DelayedOperations()
         append(led)
         CommitWait(delayed, 50, [(led, 1), (led, 1)], answered.append)
         assert (len(led._waiters), len(delayed)) == (2, 1)

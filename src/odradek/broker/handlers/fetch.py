@@ -25,7 +25,12 @@ from typing import Final
 from odradek.broker.context import PENDING, Answer, RequestContext
 from odradek.broker.current_leader import find_current_leader
 from odradek.broker.delayed import DelayedOperation
-from odradek.broker.fetch_sessions import Answers, CachedPartition, SessionlessFetch
+from odradek.broker.fetch_sessions import (
+    Answers,
+    CachedPartition,
+    SessionlessFetch,
+    follower_of,
+)
 from odradek.broker.partition import Partition
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
@@ -39,7 +44,6 @@ from odradek.protocol.generated.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from odradek.replication.follower_state import NO_BROKER_EPOCH
 from odradek.storage.leader_epochs import UNDEFINED, UNDEFINED_EPOCH
 from odradek.storage.log import Isolation, Log
 
@@ -67,7 +71,9 @@ def handle(context: RequestContext, request: FetchRequest) -> Answer:
     answers = fetch.read(is_first=True)
     if fetch.is_enough or request.max_wait_ms <= 0:
         return fetch.respond(answers)
-    context.broker.delayed.wait(_DelayedFetch(fetch, answers))
+    waiting = _DelayedFetch(fetch, answers)
+    waiting.begin(answers)
+    context.broker.delayed.wait(waiting)
     return PENDING
 
 
@@ -94,7 +100,7 @@ class _Fetch:
         self, context: RequestContext, request: FetchRequest, scope: SessionlessFetch
     ) -> None:
         self.scope = scope
-        self.follower_id, self._broker_epoch = _follower(request)
+        self.follower_id, self._broker_epoch = follower_of(request)
         self.isolation = (
             Isolation.LOG_END if self.follower_id >= 0 else _ISOLATIONS[request.isolation_level]
         )
@@ -112,15 +118,22 @@ class _Fetch:
     def read(self, *, is_first: bool = False) -> Answers:
         """Read what there is, without what a session's client knows; set ``is_enough``.
 
-        The first time, take note of where a follower has got to.
+        The first time, take note of where a follower has got to. What was in a session and has
+        nothing new is not read again until it does.
         """
+        keeps_watching = self.scope.keeps_watching
         left, total = self._bytes_max, 0
-        is_final, is_waiting = False, False
+        is_final, is_waiting = False, self.scope.is_any_settled
         answers: list[tuple[CachedPartition, PartitionData]] = []
         for cached in self.scope.partitions:
             try:
                 replica = self.find(cached)
                 data = self._read_partition(cached, replica, left, first=total == 0)
+                if keeps_watching:
+                    cached.watch(replica)
+                    if data is None:
+                        self._settle(cached, replica)
+                # It may commit, which is news again.
                 if is_first and self.follower_id >= 0 and not _is_diverging(data):
                     self._on_follower_fetch(cached, replica)
             except ApiError as error:  # one bad partition must not fail its neighbours
@@ -178,6 +191,20 @@ class _Fetch:
         if led.leadership.is_overtaken(follower_id, self._broker_epoch):
             problem = f"{led.key}: broker {follower_id} has been started again since"
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem)
+
+    def _settle(self, cached: CachedPartition, led: Partition) -> None:
+        """Leave a partition alone until it has news, unless more is to be had or decided.
+
+        A follower that is not in sync is looked at each time, whether it may join by now.
+        """
+        if cached.wanted.fetch_offset < led.log.end_offset(self.isolation):
+            return  # there was no room for it in the response
+        if self.follower_id >= 0:
+            leadership = led.leadership
+            if leadership is None or self.follower_id not in leadership.isr.committed:
+                return
+        assert cached.interest is not None
+        cached.interest.changed.pop(cached, None)
 
     def _on_follower_fetch(self, cached: CachedPartition, led: Partition) -> None:
         wanted = cached.wanted
@@ -255,20 +282,35 @@ class _Fetch:
 class _DelayedFetch(DelayedOperation):
     """A fetch that waits for ``min_bytes``, at most ``max_wait_ms``."""
 
-    __slots__ = ("_fetch", "_watched")
+    __slots__ = ("_fetch", "_refused", "isolation")
 
     def __init__(self, fetch: _Fetch, answers: Answers) -> None:
         # Whoever may wait was refused nothing but topics that do not exist.
-        refused = {cached for cached, data in answers if data.error_code}
+        self._refused = {cached for cached, data in answers if data.error_code}
         self._fetch = fetch
-        self._watched = [each for each in fetch.scope.partitions if each not in refused]
-        deadline_ms = fetch.context.broker.clock.monotonic_ms() + fetch.max_wait_ms
-        super().__init__(deadline_ms, [each.partition for each in self._watched])
+        self.isolation = fetch.isolation
+        super().__init__(fetch.context.broker.clock.monotonic_ms() + fetch.max_wait_ms)
+
+    def begin(self, answers: Answers) -> None:
+        """Watch the partitions; those of a session are watched already."""
+        fetch = self._fetch
+        fetch.scope.begin_waiting(self, [cached for cached, data in answers if data.records])
+        if not fetch.scope.keeps_watching:
+            for cached in fetch.scope.partitions:
+                if cached not in self._refused:
+                    cached.watch(fetch.find(cached))
+
+    def wake(self) -> None:
+        self._fetch.context.broker.delayed.wake(self)
 
     def can_complete(self) -> bool:
         """Whether enough has come; from offsets and sizes, without reading."""
         fetch, available = self._fetch, 0
-        for cached in self._watched:
+        if fetch.scope.is_closed:
+            return True
+        for cached in fetch.scope.changed:
+            if cached in self._refused:
+                continue
             wanted = cached.wanted
             try:
                 replica = fetch.find(cached)
@@ -287,15 +329,8 @@ class _DelayedFetch(DelayedOperation):
 
     def complete(self) -> None:
         fetch = self._fetch
+        fetch.scope.end_waiting()
         fetch.context.reply(fetch.respond(fetch.read()))
-
-
-def _follower(request: FetchRequest) -> tuple[int, int]:
-    """Return the id and the epoch of the broker that fetches; -1 for a consumer."""
-    state = request.replica_state
-    if state is not None and state.replica_id >= 0:
-        return state.replica_id, state.replica_epoch
-    return request.replica_id, NO_BROKER_EPOCH
 
 
 def _is_diverging(data: PartitionData | None) -> bool:
