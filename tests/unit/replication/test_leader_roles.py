@@ -9,7 +9,15 @@ testHighWatermarkAdvanceShouldNotAdvanceWhenUnderMinISR.
 
 from odradek.core.errors import ErrorCode
 from odradek.replication.follower_state import NEVER_MS
-from odradek.replication.leadership import Broker, Enough, LeaderSettings, Proposal
+from odradek.replication.leadership import (
+    Broker,
+    Enough,
+    LeaderSettings,
+    Leadership,
+    Proposal,
+    Registration,
+)
+from tests.simulation.replication.model_log import ModelLog
 from tests.unit.replication.leading import LAG_MS, Leading
 
 NOW = 50_000
@@ -71,6 +79,15 @@ def test_the_same_leader_in_the_next_epoch_keeps_the_ends_of_its_followers_logs(
         3: (4, 0, 15, NEVER_MS, NEVER_MS, 103),
     }
     assert leading.leadership.epoch_start_offset == 15
+
+
+def test_the_first_leader_of_a_partition_keeps_them_as_well() -> None:
+    log = ModelLog()
+    leadership = Leadership(1, log, LeaderSettings(), lambda _: None)
+    leadership.take(Registration(0, 0, (1, 2), (1, 2)), NOW)
+    leadership.on_fetch(2, 0, 0, 102, NOW)
+    leadership.take(Registration(1, 1, (1, 2), (1, 2)), NOW)
+    assert leadership.followers[2].log_end_offset == 0
 
 
 def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers() -> None:
