@@ -69,7 +69,9 @@ class Led:
         self.is_alive = True
 
     def _find_broker(self, broker_id: int) -> OtherBroker | None:
-        return OtherBroker(EPOCH, self.is_alive) if broker_id == FOLLOWER else None
+        return (
+            OtherBroker(EPOCH, self.is_alive, not self.is_alive) if broker_id == FOLLOWER else None
+        )
 
     @property
     def epoch(self) -> int:
