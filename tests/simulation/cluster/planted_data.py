@@ -171,7 +171,7 @@ DATA_BUGS: Final = (
     Bug("3 cuts at the high watermark", cut_at_high_watermark, "data", None, 30, KILLS, True),
     Bug("5 joins before the epoch start", join_before_epoch_start, "data", None, 60, KILLS, True),
     Bug("7 shrinks at once", shrink_at_once, "data", None, 3, ("cut", "pause", "isolate", "slow")),
-    Bug("10 shows what is written", show_what_is_written, "data", None, 12),
+    Bug("10 shows what is written", show_what_is_written, "data", None, 12, is_dear=True),
     Bug("13 stays eligible", keep_in_elr, "data", None, 6, ("power", "kill")),
     Bug("15 begins no epoch", begin_no_epoch, "data", None, 60, KILLS, True),
     Bug("17 answers uncommitted", answer_uncommitted, "data", None, 24, KILLS, True),
@@ -189,6 +189,8 @@ DATA_BUGS: Final = (
     ),
     Bug("30 goes on without a full cut", cut_to_deleted_start, "data", None, 24, KILLS, True),
 )
+# 3, 5, 15, 17, 18 and 30 were found, or not, while the storm had faults of its own: seeds to be
+# counted again.
 NOT_FOUND_YET: Final = (
     Bug("6 joins with any broker epoch", join_with_any_broker_epoch, "data", None, 10),
     Bug("8 takes older epochs", take_older_epochs, "data", None, 8),
