@@ -104,7 +104,7 @@ def controller(site: Site) -> Observer:
 
 @pytest.fixture(params=["kafka", "odradek"])
 def planner(request: pytest.FixtureRequest) -> Asked:
-    """A controller that takes topics of several replicas: our processes do not yet."""
+    """A controller that answers requests, beside Kafka's: brokers are only registered with it."""
     if request.param == "kafka":
         real: Observer = request.getfixturevalue("observer")
         return real
