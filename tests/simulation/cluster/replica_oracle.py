@@ -174,6 +174,9 @@ class ReplicaOracle:
         ):
             self._note_end(partition.key.topic, truth, mirror.leads[0])
         if leadership is None:
+            if mirror.leads is not None and log.high_watermark > truth.committed_end:
+                # It committed and resigned in one round: one that was paused catches up so.
+                self._commit(truth, mirror, log.high_watermark, where)
             mirror.leads = None
             return
         self._check_leader(machine, partition, leadership, truth, mirror, where)
