@@ -25,6 +25,7 @@ from contextvars import Context
 from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ Ts = TypeVarTuple("Ts")
 
 _CANCELLED_TIMERS_MIN: Final = 100
 _TASKS_MIN: Final = 64
+_ENDS_MAX: Final = 100
+"""How often a coroutine that was closed may wait in its end."""
 
 
 class SimTask(asyncio.Task[Any]):
@@ -259,9 +262,8 @@ class SimLoop(asyncio.BaseEventLoop):
         try:
             for task in tasks:
                 coroutine = task.get_coro()
-                if not task.done() and coroutine is not None:
-                    with suppress(BaseException):  # it may refuse to end, or fail in its end
-                        coroutine.close()
+                if not task.done() and isinstance(coroutine, CoroutineType):
+                    _bury(coroutine)
         finally:
             events._set_running_loop(before)
 
@@ -366,3 +368,20 @@ def _resolve(done: asyncio.Future[Any], result: Any, error: Exception | None) ->
 def _refuse_tls(options: dict[str, Any]) -> None:
     if options.get("ssl") is not None:
         raise NotImplementedError("a simulated network speaks no TLS")
+
+
+def _bury(coroutine: "CoroutineType[Any, Any, Any]") -> None:
+    """Close a coroutine and those that it waits for.
+
+    In its end each may wait once more, in an ``async with`` say. Closing ends that wait only, and
+    the outer ones go on to theirs.
+    """
+    chain = [coroutine]
+    while isinstance(inner := chain[-1].cr_await, CoroutineType):
+        chain.append(inner)
+    for each in chain:
+        for _ in range(_ENDS_MAX):
+            with suppress(BaseException):  # it may fail in its end
+                each.close()
+            if each.cr_frame is None:
+                break
