@@ -171,6 +171,7 @@ class Replicas:
         """
         partition = self.replica(key, current_leader_epoch)
         if not partition.is_leader:
+            self._refuse_if_offline(key)
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(key))
         return partition
 
@@ -192,7 +193,16 @@ class Replicas:
             self._refuse_epoch(partition, current_leader_epoch)
         return partition
 
+    def _refuse_if_offline(self, key: TopicPartition) -> None:
+        """Raise KAFKA_STORAGE_ERROR if the log of a partition cannot be used.
+
+        It comes before any other refusal, as in Kafka: the controller takes leadership from a
+        failed directory, and a client gets the same answer before and after the broker learns it.
+        """
+        self.store.get(key)
+
     def _refuse_epoch(self, partition: Partition, claimed: int) -> None:
+        self._refuse_if_offline(partition.key)
         known = f"{partition.key}: epoch {claimed}, the leader's is {partition.leader_epoch}"
         if claimed < partition.leader_epoch:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, known)

@@ -10,6 +10,7 @@ import pytest
 
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.metadata.partition import NO_LEADER
 from odradek.protocol.generated.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -80,6 +81,10 @@ def test_a_node_whose_last_directory_failed_gives_up(
         produce(connection)
 
 
+def leader_of(broker: Broker, partition: int) -> int:
+    return broker.node.broker.publisher.image.topics["t"].partitions[partition].leader
+
+
 def test_a_directory_that_failed_leaves_the_others_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +105,9 @@ def test_a_directory_that_failed_leaves_the_others_at_work(
             patched.setattr(OsDisk, "sync_file", failing_in(folders[1]))
             assert produce(connection, broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert not broker.node.failed.is_set()
+        assert produce(connection, broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        # The controller hears of the directory and takes the leadership away: no other answer.
+        wait_until(lambda: leader_of(broker, broken) == NO_LEADER, "leadership is taken away")
         assert produce(connection, broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert produce(connection, 1 - broken).error_code == 0
 
