@@ -194,6 +194,10 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
     "replica.fetch.max.bytes": (
         f"{_REPLICA}a_follower_takes_as_many_bytes_at_a_time_as_the_config_says",
     ),
+    "replica.selector.class": (
+        "simulation/replicas/test_near_replicas.py::"
+        "test_a_consumer_reads_every_byte_from_the_follower_in_its_rack",
+    ),
     "replica.fetch.response.max.bytes": (
         f"{_REPLICA}a_follower_takes_as_many_bytes_at_a_time_as_the_config_says",
     ),

@@ -18,7 +18,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
@@ -65,6 +65,8 @@ class Relays:
         self._pids = pids
         self._open: dict[Pair, asyncio.Event] = defaultdict(_opened)
         self._refused: set[Pair] = set()
+        self.carried: Counter[Pair] = Counter()
+        """Bytes from one node to another, so far."""
         self._links: set[_Link] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relays", daemon=True)
@@ -181,6 +183,7 @@ class Relays:
     ) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
             await self._open[pair].wait()
+            self.carried[pair] += len(chunk)
             writer.write(chunk)
             await writer.drain()
         await self._open[pair].wait()  # the end of a stream is a message, too

@@ -364,6 +364,11 @@ class BrokerServer:
     def image(self) -> ClusterImage:
         return self.publisher.image
 
+    @property
+    def sends_to_near_replicas(self) -> bool:
+        """Whether consumers that name their rack are sent to followers in it (KIP-392)."""
+        return bool(self.config.text("replica.selector.class"))
+
     def choose_controller(self, broker_ids: Sequence[int]) -> int:
         """Return the broker that clients are to take for the controller; -1 if there is none.
 

@@ -63,6 +63,7 @@ class Layout:
     configs: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     """As ``storage format --feature`` has them; what is not named is the release's."""
+    racks: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def controllers(self) -> list[Place]:
@@ -129,6 +130,8 @@ def make_config(layout: Layout, place: Place) -> BrokerConfig:
         "node.id": str(place.node_id),
         "listeners": ",".join(listeners),
     }
+    if place.node_id in layout.racks:
+        texts["broker.rack"] = layout.racks[place.node_id]
     addresses = {each.node_id: f"{each.name}:{CONTROLLER_PORT}" for each in layout.controllers}
     if layout.is_dynamic:
         texts["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())

@@ -31,10 +31,16 @@ class ThreeNodes:
     """``orders`` has one partition, whose replicas are on 1, 2 and 3, and 1 is preferred."""
 
     def __init__(
-        self, world: World, configs: Mapping[str, str], started: Collection[int] = IDS
+        self,
+        world: World,
+        configs: Mapping[str, str],
+        started: Collection[int] = IDS,
+        racks: Mapping[int, str] | None = None,
     ) -> None:
         self.world = world
-        self.layout = Layout("3 combined", SHAPES["3 combined"], configs={**SHORT, **configs})
+        self.layout = Layout(
+            "3 combined", SHAPES["3 combined"], configs={**SHORT, **configs}, racks=racks or {}
+        )
         formatting = Formatting(self.layout, world.random("format"))
         self.machines = {
             place.node_id: Machine(world, self.layout, place, formatting, self._on_exit)
@@ -169,8 +175,16 @@ class ThreeNodes:
 @contextmanager
 def three_nodes(**configs: str) -> Iterator[ThreeNodes]:
     """Start three nodes and create ``orders``; ``a_b="c"`` is the config ``a.b=c``."""
+    with nodes_in_racks({}, **configs) as nodes:
+        yield nodes
+
+
+@contextmanager
+def nodes_in_racks(racks: Mapping[int, str], **configs: str) -> Iterator[ThreeNodes]:
+    """The same, of nodes that say in which rack they are."""
     with World(1) as world:
-        nodes = ThreeNodes(world, {key.replace("_", "."): text for key, text in configs.items()})
+        named = {key.replace("_", "."): text for key, text in configs.items()}
+        nodes = ThreeNodes(world, named, racks=racks)
         nodes.run(nodes.create())
         at = TopicPartition("orders", 0)
         nodes.wait_until(

@@ -9,12 +9,14 @@ v12  flexible; last fetched epoch, diverging epoch (KIP-595).  v13  topics by id
 A fetch waits for ``min_bytes``, but not when the client must hear of something: a partition that
 is led elsewhere, an offset out of range, a diverging epoch. A topic that does not exist is no
 reason not to wait for the others, as in Kafka: clients would ask for it again in a tight loop.
-Consumers that know of rack ids (v11) may read from followers, up to the high watermark there.
+Consumers that know of rack ids (v11) may read from followers, up to the high watermark there. With
+``replica.selector.class`` a leader sends those that name their rack to a follower in it: they get
+its id at once, and no records (``near_replicas``).
 Followers read to the end of the log. Where one has got to is taken from its request, when what it
 asks for has been read without an error: not when a parked fetch is answered (KAFKA-8400).
 Benchmark: ``bench/fetch.py``.
 
-Not implemented: preferred read replicas (always -1), throttling. Kafka takes a fetch of replica -3,
+Not implemented: throttling. Kafka takes a fetch of replica -3,
 its own name for a log that moves between directories, for one of its own, and shows it records that
 are not committed; here it is a consumer.
 """
@@ -31,6 +33,7 @@ from odradek.broker.fetch_sessions import (
     SessionlessFetch,
     follower_of,
 )
+from odradek.broker.near_replicas import find_near_replica
 from odradek.broker.partition import Partition
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
@@ -86,6 +89,7 @@ class _Fetch:
         "_bytes_max",
         "_find",
         "_node_endpoints",
+        "_rack_id",
         "_replicas",
         "context",
         "follower_id",
@@ -110,6 +114,9 @@ class _Fetch:
         self._replicas = replicas = context.broker.replicas
         is_any_good = self.follower_id < 0 and context.version >= VERSION_FROM_FOLLOWERS
         self._find = replicas.replica if is_any_good else replicas.leader
+        self._rack_id = ""
+        if request.rack_id and is_any_good and context.broker.sends_to_near_replicas:
+            self._rack_id = request.rack_id
         self._by_id = context.version >= VERSION_TOPIC_IDS
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._bytes_max)
@@ -147,7 +154,9 @@ class _Fetch:
             if data.records:
                 total += len(data.records)
                 left = max(self._bytes_max - total, 0)
-            is_final = is_final or data.diverging_epoch is not None
+            is_final = (
+                is_final or data.diverging_epoch is not None or data.preferred_read_replica >= 0
+            )
         self.is_enough = is_final or not is_waiting or total >= self.min_bytes
         return answers
 
@@ -221,6 +230,10 @@ class _Fetch:
             ApiError: For the client.
         """
         wanted, log = cached.wanted, replica.log
+        if self._rack_id and replica.has_followers:
+            near = self._find_near(replica, wanted.fetch_offset)
+            if near is not None:
+                return _sent_to(near, wanted, log)
         if wanted.last_fetched_epoch != UNDEFINED_EPOCH:
             diverging = find_diverging_epoch(log, wanted)
             if diverging is not None:
@@ -250,6 +263,11 @@ class _Fetch:
             aborted_transactions=aborted,
             records=records,
         )
+
+    def _find_near(self, led: Partition, offset: int) -> int | None:
+        context = self.context
+        led.traffic.total_fetch_requests += 1
+        return find_near_replica(context.broker.image, led, offset, self._rack_id, context.listener)
 
     def _refused(self, cached: CachedPartition, code: ErrorCode) -> PartitionData:
         version = self.context.version
@@ -361,6 +379,18 @@ def _diverging(wanted: FetchPartition, log: Log, epoch: EpochEndOffset) -> Parti
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=epoch,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _sent_to(replica_id: int, wanted: FetchPartition, log: Log) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        preferred_read_replica=replica_id,
         aborted_transactions=None,
         records=b"",
     )

@@ -16,6 +16,7 @@ from odradek.core.config.role_rules import Rule, listener_rules, quorum_rules, r
 from odradek.core.config.values import ConfigError, ConfigValue
 
 _MEBIBYTE: Final = 1 << 20
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _GROUP_KINDS: Final = ("consumer", "share", "streams")
 
 
@@ -98,6 +99,13 @@ def _replication(config: BrokerConfig) -> Rule:
         config.default_replication_factor > 0,
         f"Invalid value {config.default_replication_factor} for configuration "
         "default.replication.factor: Value must be at least 1",
+    )
+    selector = config.text("replica.selector.class")
+    yield (
+        "replica.selector.class",
+        selector in (None, RACK_AWARE_SELECTOR),
+        f"replica.selector.class: {selector} cannot be found; there is {RACK_AWARE_SELECTOR}, and "
+        "classes of Java cannot be loaded here.",
     )
     wait_ms = config.integer("replica.fetch.wait.max.ms")
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):

@@ -283,6 +283,7 @@ def test_a_controller_alone_opens_only_its_own_listeners() -> None:
         ("process.roles=", "process.roles must not be empty"),
         ("default.replication.factor=0", "default.replication.factor: Value must be at least 1"),
         ("offsets.topic.replication.factor=0", "Value must be at least 1"),
+        ("replica.selector.class=com.example.Nearest", "com.example.Nearest cannot be found"),
         ("log.retention.ms=0", "log.retention.ms must be unlimited (-1) or at least 1."),
         ("log.roll.ms=0", "log.roll.ms must be at least 1."),
         ("log.cleaner.max.compaction.lag.ms=1\nlog.cleaner.min.compaction.lag.ms=2", "not be more"),

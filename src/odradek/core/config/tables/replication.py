@@ -38,8 +38,9 @@ replica.socket.timeout.ms INT 30000 live
     How long a follower waits for an answer of its leader.
 replica.socket.receive.buffer.bytes INT 65536
     The receive buffer of a follower's connection.
-replica.selector.class STRING -
-    A class that picks the replica a consumer reads from; RackAwareReplicaSelector is known.
+replica.selector.class STRING - live
+    What picks the replica a consumer reads from: \
+org.apache.kafka.common.replica.RackAwareReplicaSelector, or, if not set, the leader.
 num.replica.alter.log.dirs.threads INT -
     Threads that move replicas between directories; one for each directory if not set.
 follower.fetch.last.tiered.offset.enable BOOLEAN false cluster-wide
