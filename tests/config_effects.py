@@ -36,6 +36,9 @@ _LOADING: Final = "unit/core/config/test_config_loading.py::test_"
 
 _REPLICA: Final = "simulation/replicas/test_replica_configs.py::test_"
 
+_THROTTLES: Final = "simulation/replicas/test_throttles.py::test_"
+_WINDOWS: Final = "unit/broker/test_throttles_config.py::test_"
+
 _TOPICS: Final[Mapping[str, str]] = {
     "cleanup.policy": "unit/broker/test_compaction.py::"
     "test_a_compacted_topic_keeps_only_the_newest_values",
@@ -69,6 +72,12 @@ _TOPICS: Final[Mapping[str, str]] = {
 
 TOPIC_EFFECTS: Final[Mapping[str, Tests]] = {
     **{name: (f"{_REACH}a_topics_configs_reach_its_log", test) for name, test in _TOPICS.items()},
+    "leader.replication.throttled.replicas": (
+        f"{_THROTTLES}a_late_follower_gets_as_many_bytes_a_second_as_it_may",
+    ),
+    "follower.replication.throttled.replicas": (
+        f"{_THROTTLES}a_late_follower_gets_as_many_bytes_a_second_as_it_may",
+    ),
     "unclean.leader.election.enable": (
         f"{_ELR}unclean_elections_of_a_topic_are_held_when_it_allows_them",
     ),
@@ -193,6 +202,23 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
     ),
     "replica.fetch.max.bytes": (
         f"{_REPLICA}a_follower_takes_as_many_bytes_at_a_time_as_the_config_says",
+    ),
+    "leader.replication.throttled.rate": (
+        f"{_THROTTLES}a_late_follower_gets_as_many_bytes_a_second_as_it_may",
+    ),
+    "follower.replication.throttled.rate": (
+        f"{_THROTTLES}a_late_follower_gets_as_many_bytes_a_second_as_it_may",
+    ),
+    "replica.alter.log.dirs.io.max.bytes.per.second": (
+        "simulation/nodes/test_log_dir_moves.py::test_a_move_takes_as_long_as_its_rate_says",
+    ),
+    "replication.quota.window.num": (f"{_WINDOWS}a_window_has_as_many_samples_as_the_config_says",),
+    "replication.quota.window.size.seconds": (f"{_WINDOWS}a_sample_is_as_long_as_the_config_says",),
+    "alter.log.dirs.replication.quota.window.num": (
+        f"{_WINDOWS}a_window_has_as_many_samples_as_the_config_says",
+    ),
+    "alter.log.dirs.replication.quota.window.size.seconds": (
+        f"{_WINDOWS}a_sample_is_as_long_as_the_config_says",
     ),
     "replica.selector.class": (
         "simulation/replicas/test_near_replicas.py::"

@@ -44,6 +44,7 @@ from odradek.broker.peers import Peers
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.registration import registration_request
 from odradek.broker.replicas import Replicas
+from odradek.broker.throttles import Throttles
 from odradek.broker.transaction_coordinator import TransactionCoordinator
 from odradek.core.config import BrokerConfig
 from odradek.core.errors import ApiError, ErrorCode
@@ -119,6 +120,7 @@ class BrokerServer:
         self.threads = workers
         self.slices = slices
         self.fail = fail
+        self.throttles = Throttles(config, self.clock.monotonic_ms)
         self._disk = ports.disk
         self._clock_steps = WallClockSteps(self.clock)
         self._certificates = certificates
@@ -149,7 +151,6 @@ class BrokerServer:
         self._lag_timer: asyncio.TimerHandle | None = None
         self._lag_rounds = LagRounds()
         self.replicas = self._make_replicas()
-        self.store.moves.on_moved = self._on_log_moved
         self.controller = controller
         self.lifecycle = self._make_lifecycle(heartbeats, incarnation_id)
 
@@ -161,7 +162,7 @@ class BrokerServer:
         return LifecycleDriver(lifecycle, heartbeats, self.clock, on_must_stop=self._on_must_stop)
 
     def _make_store(self, directories: Sequence[LogDirectory]) -> LogStore:
-        return LogStore(
+        store = LogStore(
             self._disk,
             directories,
             self._settings_for,
@@ -170,6 +171,11 @@ class BrokerServer:
             now_ms=self.clock.now_ms(),
             monotonic_ms=self.clock.monotonic_ms,
         )
+        moves = store.moves
+        moves.on_moved = self._on_log_moved
+        moves.on_copied = self.throttles.on_copied
+        moves.copies_from_ms = self.throttles.copies_from_ms
+        return store
 
     def _make_replicas(self) -> Replicas:
         ports = ReplicaPorts(
@@ -197,7 +203,9 @@ class BrokerServer:
         self.on_loaded()
         await self.lifecycle.until_caught_up()
         # What cannot be used any more is left out; it was valid when it was set.
-        self.take_dynamic_configs(self.metadata.image, is_start=True)
+        image = self.metadata.image
+        self.take_dynamic_configs(image, is_start=True)
+        self.throttles.on_topics(image, image.configs)
         await run_in_slices(self.slices, self._load_logs())
         self._is_published = True  # what is committed from now on takes effect after all of this
         self.publisher.publish_all(self.metadata.image)
@@ -239,6 +247,7 @@ class BrokerServer:
     def take_dynamic_configs(self, image: ClusterImage, *, is_start: bool = False) -> None:
         """Let the configs of this broker be what the image says."""
         self.config, refused = with_dynamic_configs(self.config, image)
+        self.throttles.on_config(self.config)
         node_events.configs_refused(refused)
         self._certificates.load(self.config, self.server, is_start=is_start)
 

@@ -7,7 +7,8 @@ acknowledges all before it. For the same reason a log whose ``flush.messages`` i
 before its next question.
 
 A partition that was refused, or whose leader cannot be reached, is left out until its back-off is
-over; new metadata ends it early. With nothing to ask a fetcher sends nothing.
+over; new metadata ends it early. With nothing to ask a fetcher sends nothing. While the rate of
+throttled replicas is exceeded, those of them that are not in sync are not asked for.
 
 What a partition asks and does with an answer is decided by ``replication.following``. An answer
 counts only if the partition is followed as it was when the question left. It is looked at again for
@@ -143,11 +144,14 @@ class Fetcher:
         self._min_bytes = config.integer("replica.fetch.min.bytes")
         self._bytes_max = config.integer("replica.fetch.response.max.bytes")
         self._partition_bytes_max = config.integer("replica.fetch.max.bytes")
+        self._quota = broker.throttles.follower
         self.session = ReplicaSession()
         self._changed: dict[TopicPartition, None] = {}
         """Partitions to look at before the next request: their question may be another."""
         self._delayed: dict[TopicPartition, int] = {}
         """Partitions that wait out a back-off, the first one to end first."""
+        self._held_back: dict[TopicPartition, None] = {}
+        """Partitions that wait for the rate of throttled replicas to fall."""
         self._out_of_range: list[Question] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_busy = False
@@ -174,6 +178,7 @@ class Fetcher:
         partition = self.partitions.pop(key)
         self._changed.pop(key, None)
         self._delayed.pop(key, None)
+        self._held_back.pop(key, None)
         self.session.forget((partition.topic_id, key.partition))
 
     def on_leader_changed(self) -> None:
@@ -203,6 +208,8 @@ class Fetcher:
         if self._is_busy or self._is_closed:
             return
         self._take_back_delayed()
+        if self._quota.is_used or self._held_back:
+            self._throttle()
         unsynced = [key for key in self._changed if self.partitions[key].is_flush_due]
         if unsynced:
             self._is_busy = True
@@ -240,6 +247,28 @@ class Fetcher:
                 return
             del self._delayed[key]
             self._changed[key] = None
+
+    def _throttle(self) -> None:
+        """Leave out what is to wait for the rate of throttled replicas, or take it back."""
+        quota, before = self._quota, self._held_back
+        throttled = [
+            partition
+            for key, partition in self.partitions.items()
+            if quota.is_throttled(*key) and not self._is_in_sync(partition)
+        ]
+        if not (throttled and quota.is_exceeded(self._broker.clock.monotonic_ms())):
+            throttled = []
+        self._held_back = {each.key: None for each in throttled}
+        self._changed.update(before)
+        for each in throttled:
+            self._changed.pop(each.key, None)
+            self.session.forget((each.topic_id, each.key.partition))
+
+    def _is_in_sync(self, partition: Partition) -> bool:
+        """Whether the metadata has this replica in the ISR: it must not leave for a throttle."""
+        topic = self._broker.metadata.image.topics_by_id.get(partition.topic_id)
+        found = None if topic is None else topic.partitions.get(partition.key.partition)
+        return found is not None and self._broker.node_id in found.isr
 
     def _ask_questions(self) -> None:
         """Bring the session up to date with what has changed since the last request."""
@@ -285,9 +314,14 @@ class Fetcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._delayed and not self._is_closed:
-            due_ms = next(iter(self._delayed.values()))
-            wait_ms = max(due_ms - self._broker.clock.monotonic_ms(), 0)
+        if self._is_closed:
+            return
+        now_ms = self._broker.clock.monotonic_ms()
+        times = [self._quota.retry_at_ms(now_ms)] if self._held_back else []
+        if self._delayed:
+            times.append(next(iter(self._delayed.values())))
+        if times:
+            wait_ms = max(min(times) - now_ms, 0)
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(wait_ms / 1000, self._send_soon)
 
@@ -397,12 +431,18 @@ class Fetcher:
             context = {"message": problem, "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
+    def _count_throttled(self, at: TopicPartition, count: int) -> None:
+        if self._quota.is_throttled(*at):
+            self._quota.record(count, self._broker.clock.monotonic_ms())
+
     def _try_action(self, question: Question, action: Action, data: PartitionData | None) -> None:
         partition, now_ms = question.partition, self._broker.clock.now_ms()
         log = partition.log
         match action:
             case Append(leader_epoch):
                 assert data is not None
+                if self._quota.is_used and data.records:
+                    self._count_throttled(partition.key, len(data.records))
                 progress = Progress(data.high_watermark, data.log_start_offset)
                 partition.append_as_follower(data.records or b"", progress, leader_epoch, now_ms)
             case Truncate(offset):

@@ -184,6 +184,7 @@ class MetadataPublisher:
         changes_broker = any(is_for_broker(each, broker.node_id) for each in delta.configs_changed)
         if changes_broker:
             broker.take_dynamic_configs(image)
+        broker.throttles.on_topics(image, delta.configs_changed)
         for coordinator in broker.coordinators.values():
             coordinator.on_update(update)  # with the configs as they are now
         yield from self._update_settings(update, image.topics if changes_broker else None)

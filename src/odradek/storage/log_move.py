@@ -13,8 +13,8 @@ After a clean stop ``resume`` goes on where it was. After a crash it starts over
 hold records that the current one has lost, and others would take their offsets. A move whose
 directory fails is left for the next start. A crash during the swap leaves two whole logs.
 
-Not implemented: ``replica.alter.log.dirs.io.max.bytes.per.second``. What there is instead: one
-piece per tick, of all moves together.
+Of all moves together one piece is copied at each tick, and none before ``copies_from_ms``: so the
+owner keeps to ``replica.alter.log.dirs.io.max.bytes.per.second``.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,6 +51,10 @@ class LogMoves:
     ) -> None:
         self.on_moved: Callable[[TopicPartition, Log], None] = lambda _partition, _log: None
         """Called with the log that is the current one from now on."""
+        self.on_copied: Callable[[int], None] = lambda _count: None
+        """Called with the bytes of each piece."""
+        self.copies_from_ms: Callable[[], int | None] = lambda: None
+        """Says when the next piece may be copied, by the clock of deadlines; None is now."""
         self._store = store
         self._current = current
         self._future = future
@@ -119,12 +123,15 @@ class LogMoves:
     # From time to time.
 
     def next_deadline_ms(self) -> int:
-        is_due = any(not self._is_flushing(partition) for partition in self._moves)
-        return AT_ONCE_MS if is_due else NEVER_MS
+        if all(self._is_flushing(partition) for partition in self._moves):
+            return NEVER_MS
+        return self.copies_from_ms() or AT_ONCE_MS
 
     def tick(self, now_ms: int) -> list[Work]:
         """Copy a piece, or end a move; return what is to be done in threads before that."""
         work: list[Work] = []
+        if self._moves and self.copies_from_ms() is not None:
+            return work
         for partition in list(self._moves):
             if self._is_flushing(partition):
                 continue
@@ -195,6 +202,7 @@ class LogMoves:
         with future.directory.writing_guard:
             appended = target.append_as_follower(records, now_ms=now_ms)
         assert appended is not None, "a read gives a whole batch at least"
+        self.on_copied(len(records))
         return target.log_end_offset < source.log_end_offset
 
     def _finish(

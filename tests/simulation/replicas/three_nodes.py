@@ -17,6 +17,7 @@ from tests.simulation.cluster.machine import Machine
 T = TypeVar("T")
 
 IDS = (1, 2, 3)
+ORDERS = ConfigResource.topic("orders")
 SHORT = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -134,11 +135,11 @@ class ThreeNodes:
         ) as admin:
             (await admin.create_topics([topic])).unwrap()
 
-    async def configure(self, configs: Mapping[str, str]) -> None:
+    async def configure(self, configs: Mapping[str, str], of: ConfigResource = ORDERS) -> None:
         async with Admin(
             bootstrap_servers=self.layout.bootstrap_servers, random=self.world.random("configure")
         ) as admin:
-            (await admin.alter_configs({ConfigResource.topic("orders"): configs})).unwrap()
+            (await admin.alter_configs({of: configs})).unwrap()
 
     async def send(
         self, *values: bytes, topic: str = "orders", servers: Iterable[int] = IDS, **settings: Any

@@ -31,6 +31,7 @@ from odradek.protocol.generated.list_offsets import (
 )
 from odradek.protocol.message import Message
 from odradek.replication.leadership import LeaderSettings
+from odradek.replication.quota import ReplicationQuota
 from odradek.storage.config import LogConfig
 from odradek.testing.disk import SimulatedDisk
 from odradek.testing.simulation import World
@@ -110,6 +111,7 @@ class FollowingBroker:
             peers=SimpleNamespace(open_lane=self._open_lane),
             call_when_flushed=lambda keys, then: self.flushes.append((list(keys), then)),
             look_at_directories=self._look,
+            throttles=SimpleNamespace(follower=ReplicationQuota(samples=11, sample_ms=1_000)),
         )
         self.fetchers = Fetchers(broker)
         self.node.loop.set_exception_handler(

@@ -12,11 +12,13 @@ reason not to wait for the others, as in Kafka: clients would ask for it again i
 Consumers that know of rack ids (v11) may read from followers, up to the high watermark there. With
 ``replica.selector.class`` a leader sends those that name their rack to a follower in it: they get
 its id at once, and no records (``near_replicas``).
+A follower that is not in sync gets no records of a partition that is throttled, while the rate of
+these is exceeded (``throttles``). Its fetch waits until the rate may be down, and no longer.
 Followers read to the end of the log. Where one has got to is taken from its request, when what it
 asks for has been read without an error: not when a parked fetch is answered (KAFKA-8400).
 Benchmark: ``bench/fetch.py``.
 
-Not implemented: throttling. Kafka takes a fetch of replica -3,
+Not implemented: throttling of clients. Kafka takes a fetch of replica -3,
 its own name for a log that moves between directories, for one of its own, and shows it records that
 are not committed; here it is a consumer.
 """
@@ -47,6 +49,7 @@ from odradek.protocol.generated.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from odradek.replication.quota import ReplicationQuota
 from odradek.storage.leader_epochs import UNDEFINED, UNDEFINED_EPOCH
 from odradek.storage.log import Isolation, Log
 
@@ -88,7 +91,9 @@ class _Fetch:
         "_by_id",
         "_bytes_max",
         "_find",
+        "_is_throttled",
         "_node_endpoints",
+        "_quota",
         "_rack_id",
         "_replicas",
         "context",
@@ -121,6 +126,9 @@ class _Fetch:
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._bytes_max)
         self._node_endpoints: dict[int, NodeEndpoint] = {}
+        quota = context.broker.throttles.leader
+        self._quota = quota if self.follower_id >= 0 and quota.is_used else None
+        self._is_throttled = False
 
     def read(self, *, is_first: bool = False) -> Answers:
         """Read what there is, without what a session's client knows; set ``is_enough``.
@@ -162,9 +170,41 @@ class _Fetch:
 
     def respond(self, answers: Answers) -> FetchResponse:
         response = self.scope.respond(answers)
+        if self._quota is not None:
+            self._count_throttled(self._quota, answers)
         if self._node_endpoints:
             response.node_endpoints = list(self._node_endpoints.values())
         return response
+
+    # Throttles.
+
+    def is_held_back(self, led: Partition) -> bool:
+        """Whether a follower gets no records of a partition now, because others have had enough."""
+        quota, leadership, at = self._quota, led.leadership, led.key
+        return (
+            quota is not None
+            and leadership is not None
+            and self.follower_id not in leadership.isr.committed
+            and quota.is_throttled(at.topic, at.partition)
+            and quota.is_exceeded(self.context.broker.clock.monotonic_ms())
+        )
+
+    def _count_throttled(self, quota: ReplicationQuota, answers: Answers) -> None:
+        count = 0
+        for cached, data in answers:
+            at = cached.partition
+            if data.records and at is not None and quota.is_throttled(at.topic, at.partition):
+                count += len(data.records)
+        if count:
+            quota.record(count, self.context.broker.clock.monotonic_ms())
+
+    def deadline_ms(self) -> int:
+        """Return until when it waits: a throttled partition is looked at again before the end."""
+        now_ms = self.context.broker.clock.monotonic_ms()
+        deadline_ms = now_ms + self.max_wait_ms
+        if self._quota is not None and self._is_throttled:
+            deadline_ms = min(deadline_ms, self._quota.retry_at_ms(now_ms))
+        return deadline_ms
 
     def find(self, cached: CachedPartition) -> Partition:
         """Return the partition to read.
@@ -238,6 +278,9 @@ class _Fetch:
             diverging = find_diverging_epoch(log, wanted)
             if diverging is not None:
                 return _diverging(wanted, log, diverging)
+        if self._quota is not None and self.is_held_back(replica):
+            left, first = 0, False
+            self._is_throttled = True
         result = replica.read(
             wanted.fetch_offset,
             min(left, wanted.partition_max_bytes),
@@ -307,7 +350,7 @@ class _DelayedFetch(DelayedOperation):
         self._refused = {cached for cached, data in answers if data.error_code}
         self._fetch = fetch
         self.isolation = fetch.isolation
-        super().__init__(fetch.context.broker.clock.monotonic_ms() + fetch.max_wait_ms)
+        super().__init__(fetch.deadline_ms())
 
     def begin(self, answers: Answers) -> None:
         """Watch the partitions; those of a session are watched already."""
@@ -339,6 +382,8 @@ class _DelayedFetch(DelayedOperation):
                     return True
             except ApiError:
                 return True  # the client must hear of it
+            if fetch.is_held_back(replica):
+                continue
             if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 return True
             count = replica.bytes_available(wanted.fetch_offset, fetch.isolation)

@@ -36,6 +36,7 @@ class ServerFamilies:
         yield from self._traffic()
         yield from self._leaders()
         yield from self._replicas()
+        yield from self._throttles()
         yield self._purgatory()
         yield from self._loop()
         yield from self._sockets()
@@ -96,6 +97,16 @@ class ServerFamilies:
         shrinks, expands = changes.isr_shrinks, changes.isr_expands
         yield counter(_REPLICA_MANAGER + "isrshrinks", "Times an ISR led here shrank.", shrinks)
         yield counter(_REPLICA_MANAGER + "isrexpands", "Times an ISR led here grew.", expands)
+
+    def _throttles(self) -> Iterator[Family]:
+        throttles, now_ms = self._broker.throttles, self._broker.clock.monotonic_ms()
+        for name, quota, what in (
+            ("leaderreplication", throttles.leader, "sent to throttled replicas"),
+            ("followerreplication", throttles.follower, "fetched by throttled replicas"),
+            ("alterlogdirsreplication", throttles.log_dirs, "copied between log directories"),
+        ):
+            help_text = f"Bytes a second {what}."
+            yield gauge(f"kafka_server_{name}_byte_rate", help_text, quota.rate.per_second(now_ms))
 
     def _purgatory(self) -> Family:
         waiting = Counter(_operation(type(each)) for each in self._broker.delayed)

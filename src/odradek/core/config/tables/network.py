@@ -91,13 +91,13 @@ controller.quota.window.num INT 11 1..
     How many samples quotas on topic changes are measured over.
 controller.quota.window.size.seconds INT 1 1..
     How long each sample of a quota on topic changes is.
-replication.quota.window.num INT 11 1..
+replication.quota.window.num INT 11 1.. live
     How many samples replication throttles are measured over.
-replication.quota.window.size.seconds INT 1 1..
+replication.quota.window.size.seconds INT 1 1.. live
     How long each sample of a replication throttle is.
-alter.log.dirs.replication.quota.window.num INT 11 1..
+alter.log.dirs.replication.quota.window.num INT 11 1.. live
     How many samples throttles on moves between directories are measured over.
-alter.log.dirs.replication.quota.window.size.seconds INT 1 1..
+alter.log.dirs.replication.quota.window.size.seconds INT 1 1.. live
     How long each sample of such a throttle is.
 client.quota.callback.class CLASS -
     A class that decides on client quotas; classes of Java cannot be loaded here.

@@ -49,11 +49,11 @@ controlled.shutdown.enable BOOLEAN true live
     Whether a broker hands over its leaderships before it stops.
 controller.socket.timeout.ms INT 30000
     How long a broker waits for the controller.
-leader.replication.throttled.rate LONG 9223372036854775807 0.. cluster-wide dynamic-only
+leader.replication.throttled.rate LONG 9223372036854775807 0.. cluster-wide dynamic-only live
     Bytes a second that throttled replicas may be sent by this broker.
-follower.replication.throttled.rate LONG 9223372036854775807 0.. cluster-wide dynamic-only
+follower.replication.throttled.rate LONG 9223372036854775807 0.. cluster-wide dynamic-only live
     Bytes a second that throttled replicas may be fetched by this broker.
 replica.alter.log.dirs.io.max.bytes.per.second LONG 9223372036854775807 0.. cluster-wide \
-dynamic-only
+dynamic-only live
     Bytes a second for moving replicas between directories.
 """

@@ -26,13 +26,13 @@ flush.messages LONG 9223372036854775807 1.. live
     After how many records a log is flushed to disk.
 flush.ms LONG 9223372036854775807 0.. live
     How long a record may lie unflushed.
-follower.replication.throttled.replicas LIST '' replicas
+follower.replication.throttled.replicas LIST '' replicas live
     Replicas whose fetching is throttled, as partition:broker, or *.
 index.interval.bytes INT 4096 0.. live
     After how many bytes of records an index gets another entry.
 internal.segment.bytes INT - live internal
     A segment size without lower limit, for tests; wins over segment.bytes.
-leader.replication.throttled.replicas LIST '' replicas
+leader.replication.throttled.replicas LIST '' replicas live
     Replicas whose sending is throttled, as partition:broker, or *.
 local.retention.bytes LONG -2 -2..
     How many local bytes stay of what is copied; -2 is retention.bytes.
