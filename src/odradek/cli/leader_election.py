@@ -16,6 +16,7 @@ from odradek.cli.tool_options import (
     reason,
     server_options,
 )
+from odradek.cli.unclean_loss import find_leaderless, losses
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.partitions import ElectionType
 from odradek.client.errors import BrokerError, KafkaError, KafkaTimeoutError
@@ -48,7 +49,7 @@ _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
     help='{"partitions": [{"topic": "foo", "partition": 1}]}',
 )
 def leader_election(server: Server, election_type: str, **scope: Any) -> None:
-    """Elect leaders of partitions."""
+    """Elect leaders of partitions; of an unclean election it says what is lost."""
     _check({name.replace("_", "-"): value for name, value in scope.items()})
     election = ElectionType[election_type]
 
@@ -92,6 +93,8 @@ def _partitions(
 async def _elect(
     admin: Admin, election: ElectionType, partitions: list[TopicPartition] | None
 ) -> None:
+    is_unclean = election is ElectionType.UNCLEAN
+    before = await find_leaderless(admin, partitions) if is_unclean else {}
     try:
         results = await admin.elect_leaders(partitions, election=election)
     except KafkaTimeoutError as timeout:
@@ -102,6 +105,8 @@ async def _elect(
     if elected:
         done = f"Successfully completed leader election ({election.name})"
         click.echo(f"{done} for partitions {_names(elected)}")
+        for line in await losses(admin, before, elected):
+            click.echo(line)
     if unneeded:
         click.echo(f"Valid replica already elected for partitions {_names(unneeded)}")
     for key, error in sorted(failed.items()):

@@ -1,7 +1,7 @@
-"""Log directories of brokers: what is in them, and moving replicas between them."""
+"""Replicas, one by one: in which log directories they are, and where their logs end."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.client.admin.driver import Driver, Places, refusal
 from odradek.client.admin.results import Results
@@ -20,6 +20,16 @@ from odradek.protocol.generated.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from odradek.protocol.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+_ANY_REPLICA: Final = -2
+"""The replica id with which a broker answers for its own log, whoever leads."""
+_LATEST: Final = -1
 
 
 class ReplicaInfo(NamedTuple):
@@ -98,9 +108,46 @@ class LogDirOperations:
 
         return await driver.bulk(moves, _to_brokers, ask, timeout_ms=timeout_ms)
 
+    async def list_log_ends(
+        self, replicas: Collection[TopicPartitionReplica], *, timeout_ms: float | None = None
+    ) -> Results[TopicPartitionReplica, int]:
+        """Return the offset after the last record of each replica, whether it is in sync or not.
+
+        A partition needs no leader for that. Consumers see less: what is committed.
+        """
+        driver = self._driver
+
+        async def ask(
+            node_id: int, keys: Sequence[TopicPartitionReplica]
+        ) -> Mapping[TopicPartitionReplica, int | KafkaError]:
+            request = ListOffsetsRequest(replica_id=_ANY_REPLICA, topics=_latest(keys))
+            response = await driver.cluster.ask(node_id, request, ListOffsetsResponse)
+            return {
+                (key := TopicPartitionReplica(topic.name, each.partition_index, node_id)): (
+                    refusal(each.error_code, about=key) or each.offset
+                )
+                for topic in response.topics
+                for each in topic.partitions
+            }
+
+        return await driver.bulk(replicas, _to_brokers, ask, timeout_ms=timeout_ms)
+
 
 async def _to_brokers(keys: Sequence[TopicPartitionReplica]) -> Places[TopicPartitionReplica]:
     return {key: key.broker for key in keys}
+
+
+def _latest(replicas: Sequence[TopicPartitionReplica]) -> list[ListOffsetsTopic]:
+    partitions = [TopicPartition(each.topic, each.partition) for each in replicas]
+    return [
+        ListOffsetsTopic(
+            name=topic,
+            partitions=[
+                ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(partitions).items()
+    ]
 
 
 def _moves(moves: Mapping[TopicPartitionReplica, str]) -> list[AlterReplicaLogDir]:

@@ -425,6 +425,15 @@ class BlockingAdmin(Twin[Admin]):
         """Begin to move replicas to other directories of their brokers; see describe_log_dirs."""
         return self._run(lambda core: core.alter_replica_log_dirs(moves, timeout_ms=timeout_ms))
 
+    def list_log_ends(
+        self, replicas: Collection[TopicPartitionReplica], *, timeout_ms: float | None = None
+    ) -> Results[TopicPartitionReplica, int]:
+        """Return the offset after the last record of each replica, whether it is in sync or not.
+
+        A partition needs no leader for that. Consumers see less: what is committed.
+        """
+        return self._run(lambda core: core.list_log_ends(replicas, timeout_ms=timeout_ms))
+
     def describe_cluster(
         self, *, include_fenced_brokers: bool = False, timeout_ms: float | None = None
     ) -> ClusterDescription:

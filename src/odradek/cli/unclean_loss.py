@@ -1,0 +1,123 @@
+"""What an unclean election loses, as far as it can be known before and after it.
+
+The new leader's log is what counts from then on. Records that others have after its end are dropped
+when these are back. How many that are is known of replicas that run; those that were in sync last
+cannot be asked, or the election would not be needed.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from odradek.client.admin.admin import Admin
+from odradek.client.admin.log_dirs import TopicPartitionReplica
+from odradek.client.admin.topics import PartitionDescription
+from odradek.core.ids import TopicPartition
+
+NO_LEADER: Final = -1
+LOOKS_MAX: Final = 50
+LOOK_SECONDS: Final = 0.1
+"""The broker that is asked may be a moment behind the controller that has elected."""
+
+
+class Leaderless(NamedTuple):
+    """A partition before the election."""
+
+    partition: PartitionDescription
+    ends: Mapping[int, int]
+    """Where the logs end, of the replicas that answer."""
+
+
+async def find_leaderless(
+    admin: Admin, partitions: Collection[TopicPartition] | None
+) -> dict[TopicPartition, Leaderless]:
+    """Return the partitions without a leader, of these or of all, and what their replicas have."""
+    found = {
+        key: each
+        for key, each in (await _describe(admin, partitions)).items()
+        if each.leader == NO_LEADER
+    }
+    replicas = [
+        TopicPartitionReplica(*key, node_id)
+        for key, each in found.items()
+        for node_id in each.replicas
+        if node_id not in each.offline_replicas
+    ]
+    answers = (await admin.list_log_ends(replicas)).items() if replicas else ()
+    ends = {replica: each.value for replica, each in answers if each.error is None}
+    return {
+        key: Leaderless(
+            each,
+            {
+                node_id: end
+                for node_id in each.replicas
+                if (end := ends.get(TopicPartitionReplica(*key, node_id))) is not None
+            },
+        )
+        for key, each in found.items()
+    }
+
+
+async def losses(
+    admin: Admin, before: Mapping[TopicPartition, Leaderless], elected: Iterable[TopicPartition]
+) -> list[str]:
+    """Return a line for each partition that has a leader now."""
+    wanted = sorted(each for each in elected if each in before)
+    after: dict[TopicPartition, PartitionDescription] = {}
+    for _ in range(LOOKS_MAX):
+        after = await _describe(admin, wanted)
+        if all(key in after and after[key].leader != NO_LEADER for key in wanted):
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    return [describe_loss(key, before[key], after[key].leader) for key in wanted if key in after]
+
+
+def describe_loss(key: TopicPartition, before: Leaderless, leader: int) -> str:
+    """Say what is lost with a leader that was not in sync; -1 if it is not known who leads."""
+    if leader == NO_LEADER:
+        return f"{key}: a leader was elected; it cannot be told yet who it is"
+    end = before.ends.get(leader)
+    if end is None:
+        return f"{key}: broker {leader} leads; it did not say where its log ends"
+    parts = [f"{key}: broker {leader} leads, whose log ends at offset {end}"]
+    longest = max(before.ends, key=lambda node_id: before.ends[node_id])
+    if before.ends[longest] > end:
+        count = before.ends[longest] - end
+        parts.append(f"{count} records and more are lost: broker {longest} has them")
+    absent = [each for each in _last_in_sync(before.partition) if each not in before.ends]
+    if absent:
+        names = f"broker{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}"
+        verb = "were" if len(absent) > 1 else "was"
+        parts.append(
+            f"what {names}, which {verb} in sync, had from there on is lost; how much that is "
+            "stands in the log of that broker when it is back"
+        )
+    return "; ".join(parts)
+
+
+def _last_in_sync(partition: PartitionDescription) -> list[int]:
+    known = (
+        *partition.isr,
+        *(partition.eligible_leader_replicas or ()),
+        *(partition.last_known_elr or ()),
+    )
+    return sorted(set(known))
+
+
+async def _describe(
+    admin: Admin, partitions: Collection[TopicPartition] | None
+) -> dict[TopicPartition, PartitionDescription]:
+    if partitions is None:
+        names = {each.name for each in await admin.list_topics(include_internal=True)}
+    else:
+        names = {each.topic for each in partitions}
+    described = await admin.describe_topics(names) if names else {}
+    found = {
+        TopicPartition(topic.name, each.partition): each
+        for topic in (result.value for result in described.values())
+        if topic is not None
+        for each in topic.partitions
+    }
+    if partitions is None:
+        return found
+    return {key: found[key] for key in partitions if key in found}
