@@ -61,7 +61,7 @@ def assigned_partitions(
     created = []
     for number, replicas in assignments:
         yield
-        _check_brokers(view, replicas)
+        check_brokers(view, replicas)
         if replication_factor is None:
             replication_factor = len(replicas)
         if len(replicas) != replication_factor:
@@ -88,7 +88,7 @@ def new_partition(view: ClusterView, replicas: Sequence[int]) -> PartitionImage:
     )
 
 
-def _check_brokers(view: ClusterView, replicas: Sequence[int]) -> None:
+def check_brokers(view: ClusterView, replicas: Sequence[int]) -> None:
     if not replicas:
         raise _refused("an empty replica list.")
     for broker_id in sorted(replicas):

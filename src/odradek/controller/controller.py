@@ -29,6 +29,7 @@ from odradek.controller import (
     isr_changes,
     leaders,
     producer_ids,
+    reassignment_changes,
     registrations,
     scram_changes,
     topic_changes,
@@ -59,6 +60,10 @@ from odradek.protocol.generated.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
+from odradek.protocol.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from odradek.protocol.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -85,6 +90,10 @@ from odradek.protocol.generated.elect_leaders import ElectLeadersRequest, ElectL
 from odradek.protocol.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from odradek.protocol.generated.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
 )
 from odradek.protocol.generated.metadata_records import (
     AbortTransactionRecord,
@@ -340,6 +349,26 @@ class Controller:
         self, request: AlterPartitionRequest
     ) -> Steps[AlterPartitionResponse]:
         return isr_changes.alter_partition(self._view, request)
+
+    def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Result[AlterPartitionReassignmentsResponse]:
+        return finish(self.alter_partition_reassignments_in_steps(request))
+
+    def alter_partition_reassignments_in_steps(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Steps[AlterPartitionReassignmentsResponse]:
+        return reassignment_changes.alter_partition_reassignments(self._view, request)
+
+    def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> Result[ListPartitionReassignmentsResponse]:
+        return finish(self.list_partition_reassignments_in_steps(request))
+
+    def list_partition_reassignments_in_steps(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> Steps[ListPartitionReassignmentsResponse]:
+        return reassignment_changes.list_partition_reassignments(self._view, request)
 
     def assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest

@@ -18,7 +18,6 @@ from odradek.protocol.generated.assign_replicas_to_dirs import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from odradek.protocol.generated.metadata_records import PartitionChangeRecord
 
 
 def assign_replicas_to_dirs(
@@ -78,30 +77,16 @@ def _assign_one(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if broker.broker_id not in partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    records += _plan_directory(view, broker.broker_id, directory, topic, number, partition)
+    if partition.directory_of(broker.broker_id) != directory:
+        change = change_of(view, topic, number, partition, view.is_active)
+        change.moved_to[broker.broker_id] = directory
+        record = change.plan()
+        assert record is not None, "the directory changes"
+        records.append(view.versioned(record))
+        partition = partition.changed_by(record)
     if not broker.has_online(directory):
         records += _plan_leave(view, broker.broker_id, topic, number, partition)
     return ErrorCode.NONE
-
-
-def _plan_directory(
-    view: ClusterView,
-    broker_id: int,
-    directory: Uuid,
-    topic: TopicImage,
-    number: int,
-    partition: PartitionImage,
-) -> list[VersionedRecord]:
-    if partition.directory_of(broker_id) == directory:
-        return []
-    directories = [
-        directory if replica == broker_id else known
-        for replica, known in zip(partition.replicas, partition.directories, strict=True)
-    ]
-    record = change_of(view, topic, number, partition, view.is_active).plan()
-    record = record or PartitionChangeRecord(topic_id=topic.topic_id, partition_id=number)
-    record.directories = directories
-    return [view.versioned(record)]
 
 
 def _plan_leave(

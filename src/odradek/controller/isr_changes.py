@@ -6,10 +6,9 @@ incarnations that have fetched (KIP-903), neither fenced nor about to stop (KIP-
 refused changes nothing. Two proposals for one partition in a request are both on top of the same
 state; the second one is refused, where Kafka has the last one win.
 
-The leader may be another one afterwards, if this one's log directory has failed. It gets
-NEW_LEADER_ELECTED then, although its proposal was carried out: it is to wait for the metadata.
-
-Not implemented: completing a reassignment when its new replicas have joined the ISR.
+The leader may be another one afterwards: if this one's log directory has failed, or if the new ISR
+completes a reassignment that takes the leader out. It gets NEW_LEADER_ELECTED then, although its
+proposal was carried out: it is to wait for the metadata.
 """
 
 from typing import Final

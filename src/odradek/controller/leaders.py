@@ -9,7 +9,10 @@ from odradek.controller.result import Result, Steps
 from odradek.controller.view import ClusterView
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.metadata import NO_LEADER, PartitionImage, TopicImage
-from odradek.metadata.features import NO_EPOCH_BUMP_ON_ISR_SHRINK_FROM
+from odradek.metadata.features import (
+    DIRECTORY_ASSIGNMENT_FROM,
+    NO_EPOCH_BUMP_ON_ISR_SHRINK_FROM,
+)
 from odradek.metadata.record_versions import VersionedRecord
 from odradek.metadata.touched import TopicIdPartition
 from odradek.protocol.generated.elect_leaders import (
@@ -91,6 +94,7 @@ def change_of(
         return broker.has_online(partition.directory_of(broker_id))
 
     unclean = view.unclean_election_allowed(topic.name)
+    has_directories = view.metadata_version >= DIRECTORY_ASSIGNMENT_FROM
     return PartitionChange(
         topic_id=topic.topic_id,
         number=number,
@@ -104,6 +108,7 @@ def change_of(
         isr=partition.isr,
         recovery_state=partition.leader_recovery_state,
         election=Election.UNCLEAN if unclean else Election.ONLINE,
+        default_directory=view.default_directory if has_directories else None,
     )
 
 

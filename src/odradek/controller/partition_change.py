@@ -5,13 +5,18 @@ below ``min.insync.replicas`` stays eligible (ELR), because nothing was committe
 also the ELR is empty, ``last_known_elr`` holds the last leader, who is taken back, uncleanly, when
 it returns. Without the feature the last member of the ISR stays in it and the partition is
 just leaderless.
+
+Each change also completes the reassignment of its partition if the ISR is ready for that. When
+replicas leave the partition, its leader epoch rises even if the leader stays: those that left can
+fetch no longer, and are in no ISR that the old epoch could still propose.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from odradek.controller.reassignment import Assignment, current
 from odradek.core.ids import Uuid
 from odradek.metadata import NO_LEADER, LeaderRecoveryState, PartitionImage
 from odradek.metadata.partition import NO_LEADER_CHANGE
@@ -53,12 +58,24 @@ class PartitionChange:
     election: Election = Election.ONLINE
     lost_replica: int = NO_LEADER
     """A broker that came back from a crash: what it had may be gone, so it is not eligible."""
+    assignment: Assignment | None = None
+    """The replicas to be; None: those that the partition has."""
+    default_directory: Callable[[int], Uuid] | None = None
+    """Where a new replica lies on its broker; None: metadata.version knows no directories."""
+    moved_to: dict[int, Uuid] = field(default_factory=dict)
+    """Directories of replicas, by broker, that are others than before."""
 
     def plan(self) -> PartitionChangeRecord | None:
         """Return the record, or None if nothing changes."""
         now = self.partition
-        isr, elr = self.isr, self._eligible()
-        elected = self._elect(elr)
+        assignment = self.assignment or current(now)
+        isr = self.isr
+        completed = assignment.completed(isr)
+        if completed is not None:
+            assignment = completed
+            isr = tuple(each for each in isr if each in completed.replicas)
+        elr = self._eligible(isr, assignment.replicas)
+        elected = self._elect(isr, elr, assignment.replicas)
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.number)
         if elected.leader != now.leader:
             record.leader = elected.leader
@@ -71,58 +88,91 @@ class PartitionChange:
             record.eligible_leader_replicas = list(elr)
         if isr != now.isr and (isr or self.rules.elr_enabled):
             record.isr = list(isr)
+        if not set(now.replicas) <= set(assignment.replicas):
+            self._bump_epoch(record)
         self._bump_epoch_on_shrink(record)
         self._note_last_leader(record)
+        self._set_assignment(record, assignment)
         self._set_recovery_state(record, elected)
         untouched = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.number)
         return None if record == untouched else record
 
-    def _eligible(self) -> tuple[int, ...]:
-        if not self.rules.elr_enabled or len(self.isr) >= self.rules.min_isr:
+    def _eligible(self, isr: tuple[int, ...], replicas: tuple[int, ...]) -> tuple[int, ...]:
+        if not self.rules.elr_enabled or len(isr) >= self.rules.min_isr:
             return ()
-        candidates = {*self.partition.elr, *self.partition.isr} - {*self.isr, self.lost_replica}
+        candidates = {*self.partition.elr, *self.partition.isr} - {*isr, self.lost_replica}
+        candidates.intersection_update(replicas)
         kept = [each for each in self.partition.elr if each in candidates]
         return (*kept, *sorted(candidates.difference(kept)))
 
-    def _elect(self, elr: tuple[int, ...]) -> Elected:
+    def _elect(
+        self, isr: tuple[int, ...], elr: tuple[int, ...], replicas: tuple[int, ...]
+    ) -> Elected:
         now = self.partition
-        order = [now.leader, *now.replicas]
+        order = [now.leader, *replicas]
         if self.election is Election.PREFERRED:
-            order.insert(0, now.preferred_leader)
-        in_sync = self.isr or elr
+            order.insert(0, replicas[0])
+        in_sync = isr or elr
         for replica in order:
             if replica in in_sync and self.is_acceptable_leader(replica):
                 return Elected(replica)
-        if self._can_take_back_last_leader(in_sync):
+        if self._can_take_back_last_leader(in_sync, replicas):
             return Elected(now.last_known_elr[0], unclean=True)
         if self.election is Election.UNCLEAN:
-            for replica in now.replicas:
+            for replica in replicas:
                 if self.is_acceptable_leader(replica):
                     return Elected(replica, unclean=True)
         return Elected(NO_LEADER)
 
-    def _can_take_back_last_leader(self, in_sync: tuple[int, ...]) -> bool:
+    def _can_take_back_last_leader(
+        self, in_sync: tuple[int, ...], replicas: tuple[int, ...]
+    ) -> bool:
         last = self.partition.last_known_elr
         return (
             self.rules.elr_enabled
             and not in_sync
             and len(last) == 1
+            and last[0] in replicas
             and self.is_acceptable_leader(last[0])
         )
 
-    def _bump_epoch_on_shrink(self, record: PartitionChangeRecord) -> None:
-        if not self.rules.bump_epoch_on_shrink or record.leader != NO_LEADER_CHANGE:
-            return
-        if record.isr is not None and not set(record.isr) >= set(self.partition.isr):
+    def _bump_epoch(self, record: PartitionChangeRecord) -> None:
+        """Name the leader, which raises its epoch, if the record does not name another."""
+        if record.leader == NO_LEADER_CHANGE:
             record.leader = self.partition.leader
+
+    def _bump_epoch_on_shrink(self, record: PartitionChangeRecord) -> None:
+        if not self.rules.bump_epoch_on_shrink or record.isr is None:
+            return
+        if not set(record.isr) >= set(self.partition.isr):
+            self._bump_epoch(record)
 
     def _note_last_leader(self, record: PartitionChangeRecord) -> None:
         if not self.rules.elr_enabled:
             return
-        if record.leader == NO_LEADER and not self.partition.last_known_elr:
-            record.last_known_elr = [self.partition.leader]
+        known = self.partition.leader
+        if record.leader == NO_LEADER != known and not self.partition.last_known_elr:
+            record.last_known_elr = [known]
         elif record.leader >= 0 and self.partition.last_known_elr:
             record.last_known_elr = []
+
+    def _set_assignment(self, record: PartitionChangeRecord, assignment: Assignment) -> None:
+        now = self.partition
+        if assignment.replicas != now.replicas:
+            record.replicas = list(assignment.replicas)
+        if assignment.adding != now.adding:
+            record.adding_replicas = list(assignment.adding)
+        if assignment.removing != now.removing:
+            record.removing_replicas = list(assignment.removing)
+        if self.default_directory is None:
+            return
+        known = dict(zip(now.replicas, now.directories, strict=True)) | self.moved_to
+        directories = tuple(
+            known[each] if each in known else self.default_directory(each)
+            for each in assignment.replicas
+        )
+        if directories != now.directories:
+            record.directories = list(directories)
 
     def _set_recovery_state(self, record: PartitionChangeRecord, elected: Elected) -> None:
         state = LeaderRecoveryState.RECOVERING if elected.unclean else self.recovery_state

@@ -17,6 +17,7 @@ class PartitionIndex:
         self._by_replica: dict[int, Keys] = {}
         self._by_leader: dict[int, Keys] = {}
         self._not_preferred: Keys = {}
+        self._reassigning: Keys = {}
 
     def with_replica(self, broker_id: int) -> list[TopicIdPartition]:
         """Return the partitions that have a replica on a broker, in its ISR or not."""
@@ -31,6 +32,10 @@ class PartitionIndex:
     def not_led_by_preferred(self) -> list[TopicIdPartition]:
         """Return the partitions whose leader is not their first replica; leaderless ones too."""
         return list(self._not_preferred)
+
+    def reassigning(self) -> list[TopicIdPartition]:
+        """Return the partitions whose replicas are on the move."""
+        return list(self._reassigning)
 
     def build_in_steps(self, image: ClusterImage) -> Generator[None, None, None]:
         """Take on all of an image, a topic in each step."""
@@ -63,6 +68,7 @@ class PartitionIndex:
         assert _filled(fresh._by_replica) == _filled(self._by_replica)
         assert _filled(fresh._by_leader) == _filled(self._by_leader)
         assert fresh._not_preferred == self._not_preferred
+        assert fresh._reassigning == self._reassigning
 
     def _add(self, key: TopicIdPartition, partition: PartitionImage) -> None:
         for broker_id in partition.replicas:
@@ -70,12 +76,15 @@ class PartitionIndex:
         self._by_leader.setdefault(partition.leader, {})[key] = None
         if partition.leader != partition.preferred_leader:
             self._not_preferred[key] = None
+        if partition.adding or partition.removing:
+            self._reassigning[key] = None
 
     def _remove(self, key: TopicIdPartition, partition: PartitionImage) -> None:
         for broker_id in partition.replicas:
             del self._by_replica[broker_id][key]
         del self._by_leader[partition.leader][key]
         self._not_preferred.pop(key, None)
+        self._reassigning.pop(key, None)
 
 
 def _filled(by_broker: dict[int, Keys]) -> dict[int, set[TopicIdPartition]]:

@@ -97,7 +97,10 @@ class PartitionImage:
     def changed_by(self, record: PartitionChangeRecord) -> "PartitionImage":
         """Return the partition after ``record``: what the record leaves out stays."""
         replicas = _given(record.replicas, self.replicas)
-        directories = self.directories if record.directories is None else record.directories
+        directories: list[Uuid] | tuple[Uuid, ...] | None = record.directories
+        if directories is None:
+            unknown = set(self.directories) == {DIRECTORY_MIGRATING}
+            directories = () if unknown else self.directories
         names_leader = record.leader != NO_LEADER_CHANGE
         state = record.leader_recovery_state
         return replace(

@@ -22,6 +22,11 @@ from odradek.protocol.generated.alter_partition import (
     RequestPartitionData,
     RequestTopicData,
 )
+from odradek.protocol.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from odradek.protocol.generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -178,6 +183,25 @@ class ControllerMachine(RuleBasedStateMachine):
             topics=[RequestTopicData(topic_id=topic.topic_id, partitions=[proposal])],
         )
         self.cluster.apply(self.cluster.controller.alter_partition(request))
+
+    @rule(name=TOPICS, to=st.none() | st.lists(BROKERS, max_size=3))
+    def reassign(self, name: str, to: list[int] | None) -> None:
+        before = self.cluster.controller.image.topics.get(name)
+        partition = ReassignablePartition(partition_index=0, replicas=to)
+        topic = ReassignableTopic(name=name, partitions=[partition])
+        request = AlterPartitionReassignmentsRequest(topics=[topic])
+        reply = self.cluster.apply(self.cluster.controller.alter_partition_reassignments(request))
+        refused = reply.responses[0].partitions[0].error_code
+        after = self.cluster.controller.image.topics.get(name)
+        if refused:
+            assert after == before
+            return
+        assert before is not None
+        assert after is not None
+        moved, was = after.partitions[0], before.partitions[0]
+        assert set(to or ()) <= set(moved.replicas)
+        if not set(was.replicas) <= set(moved.replicas):
+            assert moved.leader_epoch > was.leader_epoch
 
     @rule(
         resource=st.sampled_from([(2, "a"), (2, "b"), (4, ""), (4, "1")]),
