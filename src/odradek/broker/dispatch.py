@@ -42,6 +42,7 @@ HANDLERS: Final = {
     "AddOffsetsToTxn": "add_offsets_to_txn",
     "AddPartitionsToTxn": "add_partitions_to_txn",
     "AlterConfigs": "alter_configs",
+    "AlterPartitionReassignments": "alter_partition_reassignments",
     "AlterReplicaLogDirs": "alter_replica_log_dirs",
     "AlterUserScramCredentials": "alter_user_scram_credentials",
     "ApiVersions": "api_versions",
@@ -78,6 +79,7 @@ HANDLERS: Final = {
     "ListConfigResources": "list_config_resources",
     "ListGroups": "list_groups",
     "ListOffsets": "list_offsets",
+    "ListPartitionReassignments": "list_partition_reassignments",
     "ListTransactions": "list_transactions",
     "Metadata": "metadata",
     "OffsetCommit": "offset_commit",
@@ -104,6 +106,7 @@ _UNSTABLE_ENABLED_BY: Final = (
 
 LARGE_ARRAYS: Final = {
     "AlterConfigs": "responses",
+    "AlterPartitionReassignments": "responses",
     "CreatePartitions": "results",
     "CreateTopics": "topics",
     "DeleteRecords": "topics",
@@ -114,6 +117,7 @@ LARGE_ARRAYS: Final = {
     "ElectLeaders": "replica_election_results",
     "IncrementalAlterConfigs": "responses",
     "ListOffsets": "topics",
+    "ListPartitionReassignments": "topics",
     "Metadata": "topics",
     "OffsetCommit": "topics",
     "OffsetForLeaderEpoch": "topics",

@@ -12,6 +12,7 @@ HANDLERS: Final = {
     "AllocateProducerIds": "allocate_producer_ids",
     "AlterConfigs": "alter_configs",
     "AlterPartition": "alter_partition",
+    "AlterPartitionReassignments": "alter_partition_reassignments",
     "AlterUserScramCredentials": "alter_user_scram_credentials",
     "ApiVersions": "api_versions",
     "AssignReplicasToDirs": "assign_replicas_to_dirs",
@@ -28,6 +29,7 @@ HANDLERS: Final = {
     "DescribeConfigs": "describe_configs",
     "ElectLeaders": "elect_leaders",
     "IncrementalAlterConfigs": "incremental_alter_configs",
+    "ListPartitionReassignments": "list_partition_reassignments",
     "UnregisterBroker": "unregister_broker",
     "UpdateFeatures": "update_features",
 }

@@ -18,7 +18,6 @@ from odradek.protocol.generated.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
 from tests.interop.cli.tool_pair import Printed, ToolPair, wait_until
 from tests.interop.clients import Sent
@@ -294,16 +293,3 @@ def test_a_plan_for_a_topic_that_is_gone_is_verified_alike(pair: Pair) -> None:
         " than 1.",
         "",
     ]
-
-
-def test_brokers_that_cannot_move_partitions_say_so_in_one_line(
-    tool_program: Program, tmp_path: Path
-) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}))
-    with Broker(topics=["t"]) as broker:
-        tools = ToolPair(tool_program, broker.bootstrap_servers)
-        for action in ("--execute", "--verify", "--cancel"):
-            said = tools.ours("reassign-partitions", action, "--reassignment-json-file", plan)
-            assert said == (1, "Error: the brokers cannot move partitions yet\n", "")
-        assert tools.ours("reassign-partitions", "--list") == said

@@ -47,12 +47,10 @@ SERVED: Final = """
 
 NOT_YET: Final = {
     "AlterClientQuotas",
-    "AlterPartitionReassignments",
     "CreateDelegationToken",
     "DescribeDelegationToken",
     "DescribeUserScramCredentials",
     "ExpireDelegationToken",
-    "ListPartitionReassignments",
     "RenewDelegationToken",
     "SaslAuthenticate",
     "SaslHandshake",

@@ -11,6 +11,10 @@ from odradek.protocol.framing import frame_request, open_response
 from odradek.protocol.generated.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.protocol.generated.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from odradek.protocol.generated.alter_partition import AlterPartitionRequest
+from odradek.protocol.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignableTopic,
+)
 from odradek.protocol.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -50,6 +54,9 @@ from odradek.protocol.generated.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
 )
 from odradek.protocol.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
+from odradek.protocol.generated.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from odradek.protocol.generated.metadata import MetadataRequest
 from odradek.protocol.generated.principal import DefaultPrincipalData
 from odradek.protocol.generated.unregister_broker import UnregisterBrokerRequest
@@ -74,6 +81,7 @@ WRITES: list[Message] = [
     AllocateProducerIdsRequest(broker_id=1),
     AlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name="t")]),
     AlterPartitionRequest(broker_id=1),
+    AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t")]),
     AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="u", mechanism=1)]),
     AssignReplicasToDirsRequest(broker_id=1),
     BrokerHeartbeatRequest(broker_id=1),
@@ -86,6 +94,7 @@ WRITES: list[Message] = [
     IncrementalAlterConfigsRequest(
         resources=[IncrementalResource(resource_type=2, resource_name="t")]
     ),
+    ListPartitionReassignmentsRequest(),
     UnregisterBrokerRequest(broker_id=1),
     UpdateFeaturesRequest(),
 ]
