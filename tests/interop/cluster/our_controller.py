@@ -9,10 +9,12 @@ from odradek.metadata import ClusterImage
 from odradek.protocol.generated import (
     allocate_producer_ids,
     alter_partition,
+    alter_partition_reassignments,
     assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
     create_topics,
+    list_partition_reassignments,
     unregister_broker,
 )
 from odradek.protocol.message import Message
@@ -57,6 +59,10 @@ class OurController:
                 return controller.create_topics(request, self._random)
             case alter_partition.AlterPartitionRequest():
                 return controller.alter_partition(request)
+            case alter_partition_reassignments.AlterPartitionReassignmentsRequest():
+                return controller.alter_partition_reassignments(request)
+            case list_partition_reassignments.ListPartitionReassignmentsRequest():
+                return controller.list_partition_reassignments(request)
             case assign_replicas_to_dirs.AssignReplicasToDirsRequest():
                 return controller.assign_replicas_to_dirs(request)
             case allocate_producer_ids.AllocateProducerIdsRequest():
