@@ -70,14 +70,21 @@ class ReplicaChanges:
             topic = image.topics_by_id[topic_id]
             at, now = TopicPartition(topic.name, number), topic.partitions[number]
             found = broker.replicas.find(at)
-            if found is None or now.leader == broker.node_id:
-                continue
-            if broker.node_id in now.replicas:
+            if broker.node_id not in now.replicas:
+                if found is not None or self._has_log(at, topic_id):
+                    self._remove(at)
+                    yield
+            elif found is not None and now.leader != broker.node_id:
                 self._resign_coordinator(at)
                 found.resign(now.leader_epoch)
-            else:
-                self._remove(at)
-            yield
+                yield
+
+    def _has_log(self, at: TopicPartition, topic_id: Uuid) -> bool:
+        """Whether there is a log of a replica that could not be taken on: its disk was full."""
+        store = self._broker.store
+        with suppress(ApiError):
+            return store.get(at) is not None and store.topic_id(at) == topic_id
+        return False
 
     def _resign_coordinator(self, at: TopicPartition) -> None:
         coordinator = self._broker.coordinators.get(at.topic)

@@ -157,15 +157,16 @@ class ThreeNodes:
             for value in values:
                 await (await producer.send(topic, value, partition=0))
 
-    async def read_all(self) -> list[bytes | None]:
+    async def read_all(self, topic: str = "orders", **settings: Any) -> list[bytes | None]:
         """Return the values that a consumer sees, when it has seen nothing new for a while."""
         values: list[bytes | None] = []
         async with Consumer(
-            "orders",
+            topic,
             bootstrap_servers=self.layout.bootstrap_servers,
             auto_offset_reset="earliest",
             random=self.world.random("consumer"),
             now_ms=self.client.clock.now_ms,
+            **settings,
         ) as consumer:
             while polled := await consumer.poll(timeout=2.0):
                 for records in polled.values():
