@@ -40,6 +40,7 @@ PAGE_BYTES: Final = 4096
 TRACE_LINES_MAX: Final = 1000
 ROOT: Final = PurePosixPath("/")
 OPERATIONS: Final = get_args(Operation)
+_OPERATIONS: Final = frozenset(OPERATIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +269,7 @@ class SimulatedDisk:
 
     def _begin(self, kind: Kind, path: PurePath, note: str = "") -> None:
         """Note and count an operation that is about to take effect; raise if it must not."""
-        if kind in OPERATIONS:
+        if kind in _OPERATIONS:
             self.operations += 1
             self.trace.append(f"{self.operations} {kind} {path} {note}".rstrip())
             if self.stop_at is not None and self.operations >= self.stop_at:
@@ -361,6 +362,7 @@ class SimulatedFile:
         self._disk = disk
         self._boot = disk._boots
         self._file = file
+        self._found_at = -1
 
     def read(self, position: int, count: int) -> Buffer:
         file = self._find()
@@ -406,7 +408,8 @@ class SimulatedFile:
         """Do nothing: the next use would open the file again."""
 
     def _find(self) -> StoredFile:
-        return _find_again(self._disk, self._boot, self.path, self._file)
+        self._found_at = _find_again(self._disk, self._boot, self.path, self._file, self._found_at)
+        return self._file
 
 
 class SimulatedMapping:
@@ -419,6 +422,7 @@ class SimulatedMapping:
         self._path = path
         self._file = file
         self._writable = writable
+        self._found_at = -1
 
     @property
     def buffer(self) -> bytearray:
@@ -437,7 +441,8 @@ class SimulatedMapping:
         return True
 
     def _find(self) -> StoredFile:
-        return _find_again(self._disk, self._boot, self._path, self._file)
+        self._found_at = _find_again(self._disk, self._boot, self._path, self._file, self._found_at)
+        return self._file
 
 
 class SimulatedLock:
@@ -458,11 +463,18 @@ class _ReadOnly(bytearray):
         raise TypeError("mapped for reading")
 
 
-def _find_again(disk: SimulatedDisk, boot: int, path: PurePath, file: StoredFile) -> StoredFile:
+def _find_again(
+    disk: SimulatedDisk, boot: int, path: PurePath, file: StoredFile, found_at: int
+) -> int:
+    """Check that a path leads to a file still; return how often names had changed by now.
+
+    While none has changed since it was last found, nothing needs to be looked for.
+    """
     disk._check_alive(boot)
-    if disk._file(path) is not file:
+    changes = disk._image.changes
+    if changes != found_at and disk._file(path) is not file:
         raise FileNotFoundError(errno.ENOENT, "another file has this name now", str(path))
-    return file
+    return changes
 
 
 def _sync(disk: SimulatedDisk, path: PurePath, file: StoredFile) -> None:

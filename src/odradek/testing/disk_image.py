@@ -187,11 +187,13 @@ class Image:
 
     root: Folder = field(default_factory=Folder)
     journal: list[Change] = field(default_factory=list)  # changed names that are not durable yet
+    changes: int = 0  # of names, so far
 
     def change(self, *entries: Entry) -> None:
         for entry in entries:
             entry.enter(entry.folder.current)
         self.journal.append(entries)
+        self.changes += 1
 
     def sync_folder(self, folder: Folder) -> None:
         """Make a folder's changes durable, with those of other folders on which they rest."""

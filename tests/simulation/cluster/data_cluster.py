@@ -56,6 +56,7 @@ DATA_CONFIGS: Final = {
     "transaction.state.log.min.isr": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "group.initial.rebalance.delay.ms": "0",
+    "controller.quorum.retry.backoff.ms": "100",  # else most that is sent are vain tries
     "log.flush.interval.messages": "9223372036854775807",
     "log.index.interval.bytes": "512",  # less to scan
     "group.consumer.min.session.timeout.ms": "6000",
@@ -95,6 +96,7 @@ class DataCluster(Cluster):
             **layout.configs,
             **DATA_CONFIGS,
             "replica.lag.time.max.ms": random.choice(["2000", "6000"]),
+            "metadata.max.idle.interval.ms": random.choice(["1000", "5000"]),
         }
         features = () if random.random() < 0.7 else ("eligible.leader.replicas.version=0",)
         return replace(layout, configs=configs, features=features)

@@ -96,6 +96,7 @@ class Sender(Worker):
     acks = "all"
     keys: Sequence[TopicPartition] = INPUTS
     in_flight_max = 8
+    rest_seconds = 0.15
 
     async def work(self) -> None:
         in_flight: set[asyncio.Task[None]] = set()
@@ -104,7 +105,7 @@ class Sender(Worker):
                 for _ in range(self.random.choice((1, 1, 2, 5))):
                     in_flight.add(asyncio.create_task(self._send(producer)))
                     await asyncio.sleep(0)
-                await self.rest(0.15)
+                await self.rest(self.rest_seconds)
                 in_flight = {task for task in in_flight if not task.done()}
                 while len(in_flight) >= self.in_flight_max and not self.cluster.is_over:
                     await asyncio.sleep(0.1)
@@ -128,6 +129,8 @@ class Sender(Worker):
 
 class LooseSender(Sender):
     """Sends where records may go lost: with acks 0 or 1, or to a topic that is deleted."""
+
+    rest_seconds = 0.6
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from odradek.control.controller_server import ControllerServer
 from odradek.controller.controller import Controller
 from odradek.core.config import BrokerConfig
 from odradek.core.ids import Uuid
+from odradek.node.loop_watch import LoopWatch
 from odradek.node.node import Node
 from odradek.node.ports import real_ports
 from odradek.quorum.committed_loader import RunSteps
@@ -113,6 +114,8 @@ class Machine:
         )
         self.is_serving = self.is_stopping = self.is_paused = False
         self.node = self._make_node(self.config, ports)
+        if isinstance(self.node, Node):
+            self.node._loop_watch = _NoWatch()
         self.sim.spawn(self._live(self.node))
 
     async def _live(self, node: AnyNode) -> None:
@@ -230,6 +233,19 @@ async def _start(node: AnyNode) -> None:
         await asyncio.wait((starting,))
     if not starting.cancelled():
         starting.result()
+
+
+class _NoWatch(LoopWatch):
+    """Watches nothing: nothing takes long on virtual time, and its timer is a tenth of all rounds.
+
+    It would also leave a hook with Python's garbage collector for every process that is killed.
+    """
+
+    def __init__(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class _LateLoading:

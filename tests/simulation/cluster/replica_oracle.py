@@ -16,16 +16,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.broker.partition import Partition
 from odradek.core.errors import ApiError
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.metadata.image import ClusterImage
 from odradek.metadata.partition import LeaderRecoveryState, PartitionImage
-from odradek.records.batch import iter_headers
+from odradek.records.batch import BatchHeader, iter_headers
 from odradek.replication.leadership import Leadership
 from odradek.storage.log import Log
+from odradek.storage.segment import Segment
 from tests.simulation.cluster.machine import Machine
 from tests.simulation.cluster.oracle import ViolationError
 
@@ -43,6 +44,21 @@ class Batch(NamedTuple):
 
 
 _base_offset = attrgetter("base_offset")
+_state_of = attrgetter(
+    "log",
+    "leadership",
+    "following",
+    "leader_epoch",
+    "log.log_end_offset",
+    "log.high_watermark",
+    "log._truncations",
+    "log.log_start_offset",
+)
+"""What changes when something happens to a partition; it is compared after every round."""
+
+
+def _batch(header: BatchHeader) -> Batch:
+    return Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
 
 
 class _Mirror:
@@ -53,7 +69,9 @@ class _Mirror:
         self.batches: list[Batch] = []
         self.end_offset = 0
         self.truncations = log._truncations
-        self.seen: tuple[object, ...] = ()
+        self.segment: Segment | None = None
+        self.position = 0
+        """Up to where in that segment the batches are here."""
         self.leads: tuple[int, int] | None = None
         """The epoch in which it leads, and its high watermark."""
         self.follows: int | None = None
@@ -95,6 +113,7 @@ class ReplicaOracle:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._mirrors: dict[str, tuple[int, dict[tuple[Uuid, int], _Mirror]]] = {}
+        self._states: dict[str, list[Any]] = {}
         self._truths: dict[tuple[Uuid, int], _Truth] = {}
         self._image: ClusterImage | None = None
         self.reached: Counter[str] = Counter()
@@ -131,21 +150,19 @@ class ReplicaOracle:
                     self._note_end(old.log.partition.topic, self.truth_of(*at), old.leads[0])
             life, mirrors = machine.lives, {}
             self._mirrors[machine.name] = (life, mirrors)
-        for partition in partitions:
+            self._states[machine.name] = []
+        states = list(map(_state_of, partitions))
+        seen = self._states[machine.name]
+        if states == seen:
+            return
+        self._states[machine.name] = states
+        has_new = len(seen) != len(states)
+        for number, partition in enumerate(partitions):
+            if not has_new and states[number] == seen[number]:
+                continue
             log = partition.log
-            seen = (
-                partition.leadership,
-                partition.following,
-                partition.leader_epoch,
-                log.log_end_offset,
-                log.high_watermark,
-                log._truncations,
-                log.log_start_offset,
-            )
             at = (partition.topic_id, partition.key.partition)
             mirror = mirrors.get(at)
-            if mirror is not None and mirror.seen == seen and mirror.log is log:
-                continue
             if mirror is None or mirror.log is not log:
                 mirror = mirrors[at] = _Mirror(log)
                 if log.log_end_offset and not self.truth_of(*at).leaders:
@@ -153,7 +170,6 @@ class ReplicaOracle:
                         f"{partition.key} on {machine.name}: a new topic begins with a log that "
                         f"ends at {log.log_end_offset}"
                     )
-            mirror.seen = seen
             self._check_partition(machine, partition, mirror)
 
     def _check_partition(self, machine: Machine, partition: Partition, mirror: _Mirror) -> None:
@@ -200,7 +216,7 @@ class ReplicaOracle:
         if log.log_end_offset == mirror.end_offset:
             return
         before = mirror.batches[-1] if mirror.batches else None
-        for batch in self._read(log, max(mirror.end_offset, log.log_start_offset)):
+        for batch in self._read_new(mirror):
             known = truth.written.setdefault((batch.base_offset, batch.epoch), (batch, before))
             if known[0] != batch:
                 raise ViolationError(f"{where} has {batch}, where others have {known[0]}")
@@ -213,9 +229,20 @@ class ReplicaOracle:
             before = batch
         mirror.end_offset = log.log_end_offset
 
+    def _read_new(self, mirror: _Mirror) -> list[Batch]:
+        """Return what was appended since; mostly it is behind what was read last."""
+        log, segment = mirror.log, mirror.log.segments.active
+        if mirror.segment is segment and mirror.position <= segment.size:
+            records = segment.read(mirror.position, segment.size - mirror.position)
+            batches = [_batch(header) for header in iter_headers(records)]
+        else:
+            batches = self._read(log, max(mirror.end_offset, log.log_start_offset))
+        mirror.segment, mirror.position = segment, segment.size
+        return batches
+
     def _cut(self, truth: _Truth, mirror: _Mirror) -> None:
         """Drop what is not in the log any more: all from the first batch that differs."""
-        log = mirror.log
+        log, mirror.segment = mirror.log, None
         mirror.cut(log.log_end_offset)
         present = {batch.base_offset: batch for batch in self._read(log, log.log_start_offset)}
         kept = 0
@@ -241,14 +268,7 @@ class ReplicaOracle:
             if not records:
                 break
             for header in iter_headers(records, partial_tail=True):
-                batches.append(
-                    Batch(
-                        header.base_offset,
-                        header.next_offset,
-                        header.partition_leader_epoch,
-                        header.crc,
-                    )
-                )
+                batches.append(_batch(header))
             offset = batches[-1].next_offset
         return batches
 
@@ -305,8 +325,13 @@ class ReplicaOracle:
             self._relax(machine, partition, truth, mirror)
             return
         start = max(log.log_start_offset, truth.start_offset)
-        own = mirror.between(start, truth.committed_end)
         known = [each for each in truth.committed if each.base_offset >= start]
+        end = truth.committed_end
+        if any(later > epoch for later in truth.began):
+            # It learns late that it was elected, and its successors committed meanwhile.
+            known = [each for each in known if each.epoch <= epoch]
+            end = known[-1].next_offset if known else start
+        own = mirror.between(start, end)
         if own != known:
             raise ViolationError(
                 f"{where}: leads in epoch {epoch} without what was committed: "

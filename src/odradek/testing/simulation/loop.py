@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
@@ -36,6 +36,7 @@ Ts = TypeVarTuple("Ts")
 
 _CANCELLED_TIMERS_MIN: Final = 100
 _TASKS_MIN: Final = 64
+_ROUNDS_AT_ONCE_MAX: Final = 100
 _ENDS_MAX: Final = 100
 """How often a coroutine that was closed may wait in its end."""
 
@@ -55,6 +56,25 @@ class SimTimer(asyncio.TimerHandle):
     """A timer that knows whether it waits still: only then its cancellation leaves a gap."""
 
     is_waiting = True
+
+
+class SimHandle(asyncio.Handle):
+    """A handle that does not ask its loop whether it is in debug mode: there are many of them."""
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "SimLoop",
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
 
 
 class SimFuture(asyncio.Future[Any]):
@@ -105,7 +125,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = SimHandle(callback, args, self, context)
         if self._is_dead:
             handle.cancel()
             return handle
@@ -231,6 +251,9 @@ class SimLoop(asyncio.BaseEventLoop):
         if not self._is_dead:
             super().call_exception_handler(context)
 
+    def get_debug(self) -> bool:
+        return False
+
     def is_running(self) -> bool:
         return self._is_in_round
 
@@ -289,7 +312,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # Rounds.
 
     def _arm(self, when: float) -> None:
-        when = max(when, self._busy_until)
+        when = self._busy_until if when < self._busy_until else when
         if self._is_paused or (self._next_round is not None and self._next_round <= when):
             return
         self._next_round = when
@@ -301,8 +324,13 @@ class SimLoop(asyncio.BaseEventLoop):
             return
         if self._queue:
             self._arm(self._world.now)
-        elif self._timers:
-            self._arm(max(self._timers[0][0], self._world.now))
+            return
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heappop(timers)
+            self._cancelled_timers -= 1
+        if timers:
+            self._arm(max(timers[0][0], self._world.now))
 
     def _round(self, number: int) -> None:
         if number != self._round_number or self._is_dead:
@@ -310,41 +338,48 @@ class SimLoop(asyncio.BaseEventLoop):
         self._next_round = None
         if self._is_paused:
             return
-        self._take_due()
-        self._is_in_round = True
+        world = self._world
         before, hooks = events._get_running_loop(), sys.get_asyncgen_hooks()
-        events._set_running_loop(self)
-        sys.set_asyncgen_hooks(finalizer=self._close_generator)
-        queue = self._queue
-        self.calls_in_a_round_max = max(self.calls_in_a_round_max, len(queue))
-        try:
-            for _ in range(len(queue)):
-                if not self._may_run():
-                    break
-                handle = queue.popleft()
-                if not handle.cancelled():
-                    handle._run()
-        finally:
-            self._is_in_round = False
-            sys.set_asyncgen_hooks(*hooks)
-            events._set_running_loop(before)
-        self._busy_until = self._world.now + self.round_seconds
-        if not self._is_dead:
-            self._world.after_round(self.node)
+        for _ in range(_ROUNDS_AT_ONCE_MAX):
+            events._set_running_loop(self)
+            sys.set_asyncgen_hooks(finalizer=self._close_generator)
+            self._is_in_round = True
+            try:
+                self._run_queue(world.now)
+            finally:
+                self._is_in_round = False
+                sys.set_asyncgen_hooks(*hooks)
+                events._set_running_loop(before)
+            self._busy_until = world.now + self.round_seconds
+            if not self._is_dead:
+                world.after_round(self.node)
+            if not self._is_next_round_due():
+                break
         self._arm_next()
 
-    def _may_run(self) -> bool:
-        return not (self._is_dead or self._is_paused)
+    def _is_next_round_due(self) -> bool:
+        """Whether the next round would come off the world's heap at once: it is spared the way."""
+        may_run = not (self._is_paused or self.round_seconds)
+        return may_run and bool(self._queue) and self._world.is_idle_now
 
-    def _take_due(self) -> None:
-        timers, now = self._timers, self._world.now
+    def _run_queue(self, now: float) -> None:
+        queue, timers = self._queue, self._timers
         while timers and timers[0][0] <= now:
-            handle = heappop(timers)[2]
-            if handle.cancelled():
+            timer = heappop(timers)[2]
+            if timer.cancelled():
                 self._cancelled_timers -= 1
             else:
-                handle.is_waiting = False
-                self._queue.append(handle)
+                timer.is_waiting = False
+                queue.append(timer)
+        count = len(queue)
+        if count > self.calls_in_a_round_max:
+            self.calls_in_a_round_max = count
+        for _ in range(count):
+            if self._is_dead or self._is_paused:
+                break
+            handle = queue.popleft()
+            if not handle._cancelled:
+                handle._run()
 
     def _close_generator(self, generator: Any) -> None:
         if not self._is_dead:

@@ -98,11 +98,13 @@ class World:
             SimulationError: Something failed meanwhile.
         """
         end = self.now + seconds
-        self._run(lambda: False, end)
+        self._run(None, end)
         self.now = end
 
     def run_until(self, condition: Callable[[], bool], seconds_max: float) -> None:
         """Run until something holds; it is looked at after every event.
+
+        Rounds of one loop that follow each other with nothing in between are one event.
 
         Raises:
             SimulationError: It does not in ``seconds_max``, or something failed.
@@ -119,10 +121,16 @@ class World:
         self.run_until(task.done, seconds_max)
         return task.result()
 
-    def _run(self, is_enough: Callable[[], bool], end: float) -> bool:
+    @property
+    def is_idle_now(self) -> bool:
+        """Whether nothing else is to be done at this time, and nothing failed."""
+        heap = self._heap
+        return (not heap or heap[0][0] > self.now) and self._failure is None
+
+    def _run(self, is_enough: Callable[[], bool] | None, end: float) -> bool:
         heap = self._heap
         at_this_time = 0
-        while not is_enough():
+        while is_enough is None or not is_enough():
             if not heap or heap[0][0] > end:
                 return False
             when, _, callback, args = heappop(heap)
