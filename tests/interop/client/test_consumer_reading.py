@@ -9,7 +9,6 @@ from confluent_kafka import Producer
 
 from odradek.client.consumer import (
     Consumer,
-    ConsumerRecord,
     NoOffsetError,
     OffsetAndTimestamp,
     SubscriptionPattern,
@@ -263,28 +262,31 @@ def test_with_no_reset_the_application_is_told(cluster_address: str) -> None:
                 await consumer.poll(60)
             consumer.seek(partition, 99)
             with pytest.raises(NoOffsetError, match="out of range"):
-                await poll_past_old_failures(consumer)
+                await consumer.poll(60)
             consumer.seek(partition, 1)
-            assert [each.offset for each in await read_past_failures(consumer, 2)] == [1, 2]
+            assert [each.offset for each in await read(consumer, 2)] == [1, 2]
 
     run(scenario)
 
 
-async def poll_past_old_failures(consumer: Consumer) -> None:
-    while True:
-        try:
-            await consumer.poll(60)
-        except NoOffsetError as error:
-            if "committed" not in str(error):
-                raise
+def test_a_seek_takes_back_what_the_next_poll_was_to_raise(cluster_address: str) -> None:
+    """A blocking consumer looks for positions between ``assign`` and ``seek``, too."""
+    topic = make_topic(cluster_address, 2)
+    fill(cluster_address, topic, 3, 2)
+    partitions = partitions_of(topic, 2)
 
+    async def scenario() -> None:
+        async with Consumer(
+            bootstrap_servers=cluster_address, auto_offset_reset="none"
+        ) as consumer:
+            consumer.assign(partitions)
+            with pytest.raises(NoOffsetError):  # of one; that of the other waits
+                await consumer.poll(60)
+            for partition in partitions:
+                consumer.seek(partition, 0)
+            assert len(await read(consumer, 6)) == 6
 
-async def read_past_failures(consumer: Consumer, number: int) -> list[ConsumerRecord]:
-    while True:
-        try:
-            return await read(consumer, number)
-        except NoOffsetError:
-            continue
+    run(scenario)
 
 
 def transactional(servers: str, topic: str, values: list[bytes], *, commit: bool) -> None:

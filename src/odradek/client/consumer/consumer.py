@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar, Unpack
 
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.committing import CommitCallback
+from odradek.client.consumer.errors import is_of_position
 from odradek.client.consumer.extensions import (
     ConsumerInterceptor,
     ConsumerInterceptors,
@@ -310,7 +311,7 @@ class Consumer(AsyncIterator[ConsumerRecord[K, V]], Generic[K, V]):
         if offset.offset < 0:
             raise ValueError(f"{offset.offset} is not an offset")
         state = self._subscription.state(partition)
-        self._let_go(partition)
+        self._leave_position(partition)
         state.seek(Position(offset.offset, offset.leader_epoch))
         self._moved()
 
@@ -326,7 +327,7 @@ class Consumer(AsyncIterator[ConsumerRecord[K, V]], Generic[K, V]):
         chosen = self._subscription.partitions if partitions is None else partitions
         states = [self._subscription.state(each) for each in chosen]
         for state in states:
-            self._let_go(state.partition)
+            self._leave_position(state.partition)
             state.reset_to(policy)
         self._moved()
 
@@ -362,6 +363,14 @@ class Consumer(AsyncIterator[ConsumerRecord[K, V]], Generic[K, V]):
             return None
         self._machinery.delivery.settle()
         return self._machinery.metrics.lag_of(state)
+
+    def _leave_position(self, partition: TopicPartition) -> None:
+        """Drop what was fetched there, and what the next poll was to raise about it."""
+        self._let_go(partition)
+        if self._failures:
+            left = [each for each in self._failures if not is_of_position(each, partition)]
+            self._failures.clear()
+            self._failures.extend(left)
 
     def _let_go(self, partition: TopicPartition) -> None:
         if self._machinery is not None:

@@ -61,3 +61,14 @@ class RecordDeserializationError(KafkaError):
         self.part = part
         where = f"{self.partition} at {self.offset}"
         super().__init__(f"{where}: its {part} cannot be read: {error!r} (seek past it to go on)")
+
+
+def is_of_position(error: KafkaError, partition: TopicPartition) -> bool:
+    """Tell whether a seek in a partition is all that an error asks for."""
+    match error:
+        case NoOffsetError() | LogTruncationError():
+            return set(error.partitions) == {partition}
+        case CorruptRecordError():
+            return error.partition == partition
+        case _:
+            return False
