@@ -72,6 +72,8 @@ class Relays:
         self._thread = threading.Thread(target=self._loop.run_forever, name="relays", daemon=True)
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        """Of connections that were taken; a task that is cancelled early never sees its own."""
 
     def add(self, node: int, port: int) -> int:
         """Return the port of a new relay in front of a port of ``node``."""
@@ -79,6 +81,7 @@ class Relays:
 
         async def serve() -> None:
             def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                self._writers.add(writer)
                 task = self._loop.create_task(self._relay(node, port, reader, writer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -132,6 +135,10 @@ class Relays:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            for writer in self._writers:
+                writer.transport.abort()  # what a cut holds back is never written
+            closed = [writer.wait_closed() for writer in self._writers]
+            await asyncio.gather(*closed, return_exceptions=True)
 
         asyncio.run_coroutine_threadsafe(close(), self._loop).result(CALL_SECONDS_MAX)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -160,6 +167,7 @@ class Relays:
                 return
             await self._open[source, target].wait()
             far_reader, far_writer = await asyncio.open_connection(HOST, port)
+            self._writers.add(far_writer)
             link.add(far_writer)
             await asyncio.gather(
                 self._pump(reader, far_writer, (source, target)),

@@ -1,13 +1,16 @@
 """The network between processes does what tests of clusters rely on."""
 
+import os
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from tests.cluster.relays import CLIENT, Relays
+from tests.cluster.socket_owner import find_inode, find_inode_in_tables
 from tests.interop.ports import HOST, free_ports
 from tests.readable import is_readable
 
@@ -154,3 +157,14 @@ def test_an_ended_process_is_seen_at_the_other_end(pair: Pair) -> None:
     assert pair.nodes[1].next_line() == "told re:hello"
     pair.nodes[2].process.kill()
     assert pair.nodes[1].next_line() in ("told end", "told reset")
+
+
+@pytest.mark.parametrize("find", [find_inode, find_inode_in_tables])
+def test_a_socket_is_found_by_the_ports_of_its_ends(find: Callable[[int, int], int | None]) -> None:
+    with (
+        socket.create_server((HOST, 0)) as server,
+        socket.create_connection((HOST, server.getsockname()[1])) as client,
+    ):
+        source, target = client.getsockname()[1], client.getpeername()[1]
+        assert find(source, target) == os.fstat(client.fileno()).st_ino
+        assert find(target, 1) == 0
