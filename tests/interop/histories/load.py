@@ -30,6 +30,8 @@ class Load:
         self.seed = seed
         self._lock = threading.Lock()
         self.sent = 0
+        self.abandoned = 0
+        """Calls of clients that did not come back: see ``abandoned``."""
 
     def value(self, process: int) -> str:
         with self._lock:
@@ -44,7 +46,7 @@ class Load:
             "retry.backoff.ms": 20,
             # With "rebootstrap", its default, librdkafka forgets a TxnOffsetCommit that waits for
             # its coordinator while the broker is down, and the call does not come back. Kafka
-            # itself has no other experience with it.
+            # itself has no other experience with it. See also `abandoned`.
             "metadata.recovery.strategy": "none",
             "log_level": 0,
             **{name.replace("_", "."): value for name, value in settings.items()},

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from odradek.core.ids import TopicPartition
 from odradek.testing.anomalies import Isolation, Outcome, Source
 from odradek.testing.anomalies.recorder import Recording, Sending
+from tests.interop.histories.abandoned import AbandonedError, call_in_thread
 from tests.interop.histories.load import INPUTS, OUTPUTS, Client, Load
 from tests.interop.histories.reading import (
     CALL_SECONDS,
@@ -195,11 +196,19 @@ class Copier(Transactional):
                 key = TopicPartition(each.topic, each.partition)
                 recording.commits_offset(self.group, key, each.offset)
             members = self.consumer.consumer_group_metadata()
-            is_complete = self._until_done(
-                lambda: self.producer.send_offsets_to_transaction(ends, members, CALL_SECONDS)
-            )
+            producer = self.producer
+
+            def send_offsets() -> None:
+                producer.send_offsets_to_transaction(ends, members, CALL_SECONDS)
+
+            is_complete = self._until_done(lambda: call_in_thread(send_offsets, CALL_SECONDS))
         except KafkaException:
             self.abort(recording)
+            return False
+        except AbandonedError:
+            self.load.abandoned += 1
+            self.open()  # fences what may come back some day
+            recording.end(Outcome.FAIL)
             return False
         # Without its offsets a commit would have others copy the same again.
         if not is_complete or self.chance.random() < 0.15:
