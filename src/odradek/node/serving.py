@@ -1,7 +1,6 @@
 """Running a node as a process: its config from file, environment and options; signals; the end."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -22,6 +21,7 @@ from odradek.core.config import (
 from odradek.core.errors import OdradekError
 from odradek.core.event import Event
 from odradek.net.event_loop import new_event_loop
+from odradek.node.frozen_heap import FrozenHeap
 from odradek.node.node import Node
 
 _logger: Final = logging.getLogger("odradek.config")
@@ -98,14 +98,13 @@ async def _serve(node: Node, on_ready: Callable[[str, int], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     node.on_ready = on_ready
-    if await _start(node, stopped):
-        # What the start made stays: a full collection would go through all of it, and that takes
-        # half a second with ten thousand topics. Only here, where the process is the node's own.
-        gc.freeze()
-        try:
-            await _wait_for_any(stopped, node.failed)
-        finally:
-            await node.stop()
+    with FrozenHeap() as heap:  # only here, where the process is the node's own
+        if await _start(node, stopped):
+            heap.freeze()
+            try:
+                await _wait_for_any(stopped, node.failed)
+            finally:
+                await node.stop()
     if node.failure is not None:
         raise NodeFailedError(f"the node had to give up: {node.failure}") from node.failure
 
