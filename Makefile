@@ -61,9 +61,9 @@ explore: setup ## Run the property tests with other examples than last time
 cluster-kafka: setup ## Run the tests of clusters of processes with Kafka's server in the place of ours
 	ODRADEK_CLUSTER_MATRIX=whole ODRADEK_CLUSTER_FLAVOURS=kafka $(BIN)/python -m pytest -q tests/cluster
 
-soak: setup ## Fail controllers and leaders in every way, and kill brokers a hundred times under load (KILLS=100)
+soak: setup ## Fail controllers and leaders in every way, disturb a cluster under load, a hundred kills and more (KILLS=100)
 	ODRADEK_CLUSTER_MATRIX=whole $(BIN)/python -m pytest -q tests/cluster
-	$(BIN)/python -m tests.cluster.kills $(or $(KILLS),100) --pauses 25 --rolls 10 --transactions
+	$(BIN)/python -m tests.cluster.kills $(or $(KILLS),100) --pauses 25 --rolls 10 --cuts 10 --full-disks 10 --busy 10 --transactions
 	$(BIN)/python -m tests.interop.test_transactions_histories $(or $(KILLS),100)
 
 storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0, LEVEL=data|nodes|quorum)

@@ -1,14 +1,13 @@
-"""A cluster of three combined nodes that is killed, paused and restarted while clients work.
+"""A cluster of three combined nodes that is disturbed (``nemesis``) while clients work.
 
-    python -m tests.cluster.kills 20 --pauses 5 --rolls 2 --seed 7
+    python -m tests.cluster.kills 20 --pauses 5 --rolls 2 --cuts 3 --full-disks 2 --busy 2 --seed 7
 
 Every topic has three replicas and ``min.insync.replicas=2``, every producer is idempotent and waits
 for acks=all. ``odradek.testing.anomalies`` judges what they saw. Runs end by themselves, and many
 short ones may be added up. The seed decides what is done, not when.
 
-- a kill: SIGKILL of a leader, one time in five of a second node as well, which takes the quorum
-- a pause: SIGSTOP of a leader beyond its session, so that it wakes up deposed
-- a roll: each node is stopped and started once
+With ``--transactions`` there are transactional producers and copiers of librdkafka, aiokafka, our
+own client and Java's, if Kafka's jars can be had.
 
 With ``--fault acknowledge-early`` the nodes have that bug (``planted_node``), and the run must find
 losses.
@@ -20,22 +19,23 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from odradek.client import BlockingAdmin, BlockingProducer, NewTopic, RecordMetadata
-from odradek.testing.anomalies import Isolation, Outcome, Report, check
-from tests.cluster.asking import Placement, placements_of
+from odradek.client import BlockingAdmin, NewTopic
+from odradek.testing.anomalies import Isolation, Report, check
 from tests.cluster.flavours import Flavour, Kafka, Odradek
-from tests.cluster.processes import COMBINED, Cluster, ClusterNode, wait_until
+from tests.cluster.nemesis import SESSION_SECONDS, Nemesis, small_disks, wait_until_in_sync
+from tests.cluster.processes import COMBINED, Cluster
+from tests.interop.histories.java import JavaTransactor
 from tests.interop.histories.load import INPUTS, KEYS, OUTPUTS, Client, Load
 from tests.interop.histories.mix import mixed_clients
-from tests.interop.histories.plain import IN_FLIGHT_MAX, PlainSender, Poller
-from tests.interop.histories.reading import PATIENCE_SECONDS
+from tests.interop.histories.ours import OdradekPoller, OdradekSender, OdradekTransactor
+from tests.interop.histories.plain import PlainSender, Poller
+from tests.interop.kafka_peer import PeerUnavailableError, resolve_jars
 
-SESSION_SECONDS: Final = 2.0
 CONFIGS: Final = {
     "broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
     "broker.heartbeat.interval.ms": "200",
@@ -45,11 +45,6 @@ CONFIGS: Final = {
     "min.insync.replicas": "2",
 }
 TOPIC_CONFIGS: Final = {"min.insync.replicas": "2"}
-UP_SECONDS_MAX: Final = 3.0
-DOWN_SECONDS_MAX: Final = 4.0
-SECOND_VICTIM: Final = 0.2
-PAUSE_SECONDS_MAX: Final = 2 * SESSION_SECONDS
-CLEAN_ENDS: Final = {0, 128 + 15}
 LINES_MAX: Final = 20
 """Of a report; one lost record can lead to thousands of anomalies."""
 
@@ -65,116 +60,19 @@ class PlantedOdradek(Odradek):
         return [sys.executable, str(program), self._fault, str(properties)]
 
 
-class OdradekSender(Client):
-    """Our own idempotent producer, as ``PlainSender`` is librdkafka's."""
-
-    def work(self) -> None:
-        self.in_flight = 0
-        with BlockingProducer(
-            bootstrap_servers=self.load.servers,
-            acks="all",
-            linger_ms=2,
-            retry_backoff_ms=20,
-            reconnect_backoff_ms=20,
-            reconnect_backoff_max_ms=200,
-            delivery_timeout_ms=int(PATIENCE_SECONDS * 1000),
-        ) as producer:
-            while not self.load.stopped.is_set():
-                if self.in_flight < IN_FLIGHT_MAX:
-                    self._send(producer)
-                self.rest(self.chance.random() * 0.01)
-
-    def _send(self, producer: BlockingProducer) -> None:
-        key, value = self.chance.choice(INPUTS), self.load.value(self.process)
-        recording = self.recorder.operation(self.process)
-        sending = recording.sends(key, value)
-        self.in_flight += 1
-        future = producer.send(key.topic, value.encode(), partition=key.partition)
-
-        def delivered(_: object) -> None:
-            self.in_flight -= 1
-            error = future.exception()
-            if error is None:
-                found: RecordMetadata = future.result()
-                sending.acknowledged(found.offset)
-            recording.end(Outcome.OK if error is None else Outcome.INFO)
-
-        future.add_done_callback(delivered)
-
-
-class Nemesis:
-    """Disturbs a cluster, one fault after the other; each leaves all nodes running."""
-
-    def __init__(self, cluster: Cluster, chance: random.Random) -> None:
-        self.cluster = cluster
-        self.chance = chance
-        self.done: Counter[str] = Counter()
-
-    def strike(self, kind: str) -> None:
-        # Nothing is waited for here: a node may still load, or be out of sync.
-        time.sleep(self.chance.uniform(0, UP_SECONDS_MAX))
-        {"kill": self._kill, "pause": self._pause, "roll": self._roll}[kind]()
-
-    def _kill(self) -> None:
-        victims = [self._leader()]
-        if self.chance.random() < SECOND_VICTIM:
-            victims.append(self.chance.choice(self._others(victims[0])))
-        for victim in victims:
-            victim.kill()
-            self.done["kill"] += 1
-            time.sleep(self.chance.uniform(0, DOWN_SECONDS_MAX / 2))
-        time.sleep(self.chance.uniform(0, DOWN_SECONDS_MAX / 2))
-        for victim in victims:
-            victim.start()
-        for victim in victims:
-            victim.wait_until_ready()
-
-    def _pause(self) -> None:
-        victim = self._leader()
-        victim.pause()
-        try:
-            time.sleep(self.chance.uniform(SESSION_SECONDS + 0.5, PAUSE_SECONDS_MAX))
-        finally:
-            victim.resume()
-        self.done["pause"] += 1
-
-    def _roll(self) -> None:
-        for node in self.cluster.brokers:
-            code = node.stop()
-            assert code in CLEAN_ENDS, f"node {node.id} ended with {code}\n{node.log_tail()}"
-            node.restart()
-            wait_until_in_sync(self.cluster)
-        self.done["roll"] += 1
-
-    def _leader(self) -> ClusterNode:
-        """Return the leader of a partition; any node, if none is known."""
-        asked = self.chance.choice(self.cluster.brokers)
-        leader = self.chance.choice(placements_of(asked, INPUTS[0].topic)).leader
-        return self.cluster.nodes.get(leader, asked)
-
-    def _others(self, victim: ClusterNode) -> list[ClusterNode]:
-        return [node for node in self.cluster.brokers if node is not victim]
-
-
-def wait_until_in_sync(cluster: Cluster) -> None:
-    """Wait until every broker knows all replicas of the topics to be in sync."""
-    ids = {node.id for node in cluster.brokers}
-    topics = {key.topic for key in KEYS}
-
-    def are_in_sync() -> bool:
-        found: list[Placement] = []
-        for node in cluster.brokers:
-            for topic in topics:
-                found += placements_of(node, topic)
-        return all(each.isr == ids and each.leader in ids for each in found)
-
-    wait_until(are_in_sync, "all replicas are in sync")
-
-
 def clients_of(load: Load, *, is_transactional: bool) -> list[Client]:
-    ours = [OdradekSender(load, "odradek-1"), OdradekSender(load, "odradek-2")]
+    ours = [
+        OdradekSender(load, "odradek-1"),
+        OdradekSender(load, "odradek-2"),
+        OdradekPoller(load, "odradek-committed", Isolation.READ_COMMITTED),
+    ]
     if is_transactional:
-        return [*mixed_clients(load), *ours]
+        return [
+            *mixed_clients(load),
+            *ours,
+            OdradekTransactor(load, "odradek"),
+            *java_clients(load),
+        ]
     return [
         PlainSender(load, "plain-1"),
         PlainSender(load, "plain-2"),
@@ -184,8 +82,18 @@ def clients_of(load: Load, *, is_transactional: bool) -> list[Client]:
     ]
 
 
-def plan_of(kills: int, pauses: int, rolls: int, chance: random.Random) -> list[str]:
-    plan = ["kill"] * kills + ["pause"] * pauses + ["roll"] * rolls
+def java_clients(load: Load) -> list[Client]:
+    """Return none where Kafka's jars cannot be had."""
+    try:
+        libs = resolve_jars()
+    except PeerUnavailableError as missing:
+        print(f"without Java's client: {missing}")
+        return []
+    return [JavaTransactor(load, "java", libs)]
+
+
+def plan_of(counts: Mapping[str, int], chance: random.Random) -> list[str]:
+    plan = [kind for kind, count in counts.items() for _ in range(count)]
     chance.shuffle(plan)
     return plan
 
@@ -199,7 +107,11 @@ def run(
     is_transactional: bool = False,
 ) -> tuple[Report, Load]:
     """Disturb a cluster as planned while clients work; then judge what they saw."""
-    with Cluster(folder, COMBINED, flavour, configs=CONFIGS, is_relayed=False) as cluster:
+    cluster = Cluster(folder, COMBINED, flavour, configs=CONFIGS, is_relayed="cut" in plan)
+    with ExitStack() as stack:
+        stack.enter_context(cluster)
+        if "full" in plan:
+            stack.enter_context(small_disks(cluster))
         cluster.start()
         servers = cluster.bootstrap_servers
         create_topics(servers)
@@ -213,7 +125,9 @@ def run(
         seconds = time.monotonic() - began
         report = check(load.recorder.history(), drained=frozenset(KEYS))
     head = "\n".join(str(report).splitlines()[:LINES_MAX])
-    print(f"seed {seed}, {dict(nemesis.done)}, {seconds:.0f} s: {head}", flush=True)
+    abandoned = f", {load.abandoned} calls abandoned" if load.abandoned else ""
+    done = dict(sorted(nemesis.done.items()))
+    print(f"seed {seed}, {done}, {seconds:.0f} s{abandoned}: {head}", flush=True)
     return report, load
 
 
@@ -227,10 +141,13 @@ def create_topics(servers: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Kill leaders under load; judge what clients saw.")
+    parser = argparse.ArgumentParser(description="Disturb a cluster; judge what clients saw.")
     parser.add_argument("kills", type=int)
     parser.add_argument("--pauses", type=int, default=0)
     parser.add_argument("--rolls", type=int, default=0)
+    parser.add_argument("--cuts", type=int, default=0)
+    parser.add_argument("--full-disks", type=int, default=0)
+    parser.add_argument("--busy", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--transactions", action="store_true")
     parser.add_argument("--kafka", action="store_true", help="with Kafka's server")
@@ -239,7 +156,15 @@ def main() -> int:
     flavour: Flavour = Kafka() if options.kafka else Odradek()
     if options.fault:
         flavour = PlantedOdradek(options.fault)
-    plan = plan_of(options.kills, options.pauses, options.rolls, random.Random(options.seed))
+    counts = {
+        "kill": options.kills,
+        "pause": options.pauses,
+        "roll": options.rolls,
+        "cut": options.cuts,
+        "full": options.full_disks,
+        "busy": options.busy,
+    }
+    plan = plan_of(counts, random.Random(options.seed))
     folder = Path(tempfile.mkdtemp(prefix="odradek-kills-"))
     report, load = run(
         folder, plan, seed=options.seed, flavour=flavour, is_transactional=options.transactions

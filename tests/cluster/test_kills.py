@@ -1,7 +1,7 @@
-"""Leaders are killed and paused under load: nothing acknowledged is lost, nothing is there twice.
+"""Nodes are killed, paused, cut off and starved under load: nothing is lost, nothing is doubled.
 
 A small part of what ``python -m tests.cluster.kills`` does for as long as one likes; ``make soak``
-has more.
+has more. Clients: librdkafka, aiokafka, our own, and Java's where Kafka's jars are.
 """
 
 from pathlib import Path
@@ -18,11 +18,21 @@ VALUES_MIN = 100  # fewer say nothing
 TRIES_MAX = 5
 
 
-def test_no_anomaly_while_leaders_are_killed_and_paused(tmp_path: Path) -> None:
-    report, load = run(tmp_path, ["kill", "pause", "kill"], seed=SEED)
+def test_no_anomaly_while_leaders_are_killed_paused_cut_off_and_starved(tmp_path: Path) -> None:
+    plan = ["kill", "cut", "busy", "pause"]
+    report, load = run(tmp_path, plan, seed=SEED, is_transactional=True)
     assert load.problems == []
     assert report.records_sent >= VALUES_MIN
     assert not report.bad, report
+
+
+def test_no_anomaly_while_the_disk_of_a_leader_is_full(tmp_path: Path) -> None:
+    report, load = run(tmp_path, ["full"], seed=SEED)
+    assert load.problems == []
+    assert report.records_sent >= VALUES_MIN
+    assert not report.bad, report
+    logs = [each.read_text(errors="replace") for each in tmp_path.glob("node-*/node.log")]
+    assert any("log directory full" in log for log in logs)
 
 
 def test_losses_are_found_where_leaders_acknowledge_early(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.protocol.Errors;
@@ -32,6 +33,7 @@ public class Transactions {
     static final ObjectMapper JSON = new ObjectMapper();
     static final int DEADLINE_SECONDS = 60;
     static final Map<String, KafkaProducer<String, String>> PRODUCERS = new HashMap<>();
+    static final Map<String, KafkaConsumer<String, String>> CONSUMERS = new HashMap<>();
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -59,10 +61,13 @@ public class Transactions {
         switch (asked.get("do").asText()) {
             case "open" -> open(name, asked);
             case "begin" -> producer.beginTransaction();
-            case "send" -> send(producer, asked);
+            case "send" -> send(producer, asked, done.putArray("offsets"));
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();
             case "close" -> PRODUCERS.remove(name).close(Duration.ofSeconds(DEADLINE_SECONDS));
+            case "drop" -> PRODUCERS.remove(name).close(Duration.ZERO);
+            case "assign" -> assign(name, asked);
+            case "poll" -> poll(CONSUMERS.get(name), done.putArray("records"));
             case "copy" -> copy(producer, asked);
             case "read" -> read(asked, done.putArray("values"));
             default -> throw new IllegalArgumentException(asked.get("do").asText());
@@ -86,19 +91,23 @@ public class Transactions {
         settings.put("bootstrap.servers", asked.get("servers").asText());
         settings.put("transactional.id", asked.get("transactional_id").asText());
         settings.put("transaction.timeout.ms", asked.get("timeout_ms").asInt());
+        for (var each : asked.path("settings").properties()) {
+            settings.put(each.getKey(), each.getValue().asText());
+        }
         var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
         PRODUCERS.put(name, producer);
         producer.initTransactions();
     }
 
-    static void send(KafkaProducer<String, String> producer, JsonNode asked) throws Exception {
-        List<Future<?>> sent = new ArrayList<>();
+    static void send(KafkaProducer<String, String> producer, JsonNode asked, ArrayNode offsets)
+            throws Exception {
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
         for (JsonNode value : asked.get("values")) {
             sent.add(producer.send(new ProducerRecord<>(
                     asked.get("topic").asText(), asked.get("partition").asInt(), null, value.asText())));
         }
-        for (Future<?> each : sent) {
-            each.get(DEADLINE_SECONDS, TimeUnit.SECONDS);
+        for (Future<RecordMetadata> each : sent) {
+            offsets.add(each.get(DEADLINE_SECONDS, TimeUnit.SECONDS).offset());
         }
     }
 
@@ -155,6 +164,27 @@ public class Transactions {
                 }
                 consumer.poll(Duration.ofMillis(200)).forEach(each -> values.add(each.value()));
             }
+        }
+    }
+
+    /** From the start of each partition on, which must not be lost: nothing resets the offset. */
+    static void assign(String name, JsonNode asked) {
+        List<TopicPartition> places = new ArrayList<>();
+        for (JsonNode each : asked.get("places")) {
+            places.add(new TopicPartition(each.get(0).asText(), each.get(1).asInt()));
+        }
+        Map<String, Object> settings = settings(asked, asked.get("committed").asBoolean());
+        settings.put("auto.offset.reset", "none");
+        settings.put("max.poll.records", 50);
+        var consumer = consumer(settings);
+        consumer.assign(places);
+        places.forEach(each -> consumer.seek(each, 0));
+        CONSUMERS.put(name, consumer);
+    }
+
+    static void poll(KafkaConsumer<String, String> consumer, ArrayNode records) {
+        for (ConsumerRecord<String, String> each : consumer.poll(Duration.ofMillis(100))) {
+            records.addArray().add(each.topic()).add(each.partition()).add(each.offset()).add(each.value());
         }
     }
 
