@@ -43,8 +43,8 @@ def make_log(folder: Path, record_bytes: int, codec: CompressionType, *, rebuilt
             half = os.urandom(value_bytes // 4).hex().encode()
             builder.append(1_700_000_000_000 + number, b"user-%09d" % key, half.ljust(value_bytes))
         batch = builder.build()
-        offset += per_batch
-        segment.append(batch, offset - 1, 1_700_000_000_000 + offset)
+        base_offset, offset = offset, offset + per_batch
+        segment.append(batch, base_offset, offset - 1, 1_700_000_000_000 + offset)
     segment.on_become_inactive()
     segment.close()
     return segment

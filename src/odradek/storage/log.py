@@ -60,6 +60,9 @@ class AppendResult(NamedTuple):
     """``flush.messages`` was reached: the append may be acknowledged only after a flush."""
 
 
+_NOTHING: Final = ReadResult(b"")
+
+
 class DeletedSegment(NamedTuple):
     """A segment out of use, whose files go at ``due_ms``: somebody may be reading them still."""
 
@@ -165,7 +168,7 @@ class Log:
         if leader_epoch != self._written_epoch:
             self._assign_epoch(leader_epoch, base_offset)
         position = segment.size
-        segment.append(batch, last_offset, max_timestamp)
+        segment.append(batch, base_offset, last_offset, max_timestamp)
 
         # Published last: readers take log_end_offset for the edge of what exists, so it must
         # never run ahead of bytes the segment has accepted.
@@ -350,10 +353,13 @@ class Log:
                 f"{self.partition}: {offset} is not in "
                 f"[{self.log_start_offset}, {self.log_end_offset}]",
             )
+        end_offset = self.end_offset(isolation)
+        if offset == end_offset and isolation is not Isolation.LAST_STABLE_OFFSET:
+            return _NOTHING
         return read_segments(
             self.segments,
             offset,
-            end_offset=self.end_offset(isolation),
+            end_offset=end_offset,
             log_end_offset=self.log_end_offset,
             bytes_max=bytes_max,
             at_least_one_batch=at_least_one_batch,
@@ -364,7 +370,7 @@ class Log:
         """Return about how many bytes follow ``offset``: exact from the next index entry on."""
         slot = max(self.segments.slot_of(offset), 0)
         first = self.segments[slot]
-        count = first.size - first.offset_index.lookup(offset).position
+        count = first.bytes_from(offset)
         return count + sum(
             self.segments[later].size for later in range(slot + 1, len(self.segments))
         )

@@ -38,6 +38,9 @@ CLEANED_SUFFIX: Final = ".cleaned"  # being written by the cleaner
 SWAP_SUFFIX: Final = ".swap"  # complete, about to replace what it was made from
 
 _SEARCH_BYTES: Final = 5 * 1024  # index.interval.bytes and a little: one look is enough
+_TAIL_MAX: Final = 8
+"""Batches at the end whose places are remembered: followers and consumers that keep up read there.
+Few, since every log that is written to has them."""
 _NO_TIMESTAMP: Final = -1
 
 
@@ -67,6 +70,7 @@ class Segment:
         "_is_trimmed",
         "_largest",
         "_suffix",
+        "_tail",
         "base_offset",
         "created_ms",
         "offset_index",
@@ -106,6 +110,7 @@ class Segment:
         self._first_timestamp: int | None = None  # None: not read yet
         self._largest: TimestampOffset | None = None  # None: not read yet
         self._indexed: TimestampOffset | None = None  # what the time index was last offered
+        self._tail: list[BatchPosition] = []  # the last batches, without a gap up to ``size``
         bytes_max = config.segment_index_bytes
         self.offset_index = OffsetIndex(
             disk, self.path(OFFSET_INDEX_SUFFIX), base_offset, bytes_max=bytes_max
@@ -190,15 +195,19 @@ class Segment:
 
     # Appending.
 
-    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
+    def append(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Add one batch. If writing fails, the segment is as it was before the call."""
-        position = self.size
-        self._write([batch], len(batch))
+        position, size = self.size, len(batch)
+        self._write([batch], size)
         try:
-            self._index(position, len(batch), last_offset, max_timestamp)
+            self._index(position, size, last_offset, max_timestamp)
         except OSError:
             self.take_back(position, last_offset)
             raise
+        tail = self._tail
+        if len(tail) >= _TAIL_MAX:
+            del tail[0]
+        tail.append(BatchPosition(base_offset, last_offset, position, size))
         if position == 0:
             self._first_timestamp = max_timestamp
 
@@ -217,6 +226,10 @@ class Segment:
         except OSError:
             self.take_back(position, headers[0].last_offset)
             raise
+        for each in headers[-_TAIL_MAX:]:
+            at = position + each.position
+            self._tail.append(BatchPosition(each.base_offset, each.last_offset, at, each.size))
+        del self._tail[:-_TAIL_MAX]
         if position == 0:
             self._first_timestamp = headers[0].max_timestamp
 
@@ -236,6 +249,7 @@ class Segment:
         append, which gets the same offsets, would find them taken.
         """
         self._cut_file(position)
+        self._tail.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self._largest = self._indexed = self._is_index_full = None
@@ -313,6 +327,7 @@ class Segment:
         if self._config.preallocate:
             self._log_file().truncate(self.size)
         self._is_trimmed = True
+        self._tail.clear()
 
     def on_stay_active(self) -> None:
         """Take note that the segment that was to follow could not be made."""
@@ -331,8 +346,11 @@ class Segment:
     def search_for(self, offset: int, position: int = 0) -> BatchPosition | None:
         """Find the first batch that ends at or after ``offset``, from ``position`` at the earliest.
 
-        Only headers are looked at, from the nearest index entry on.
+        Only headers are looked at, from the nearest index entry on; of the last batches, none.
         """
+        tail = self._tail
+        if tail and offset >= tail[0].base_offset and position <= tail[0].position:
+            return self._search_tail(offset)
         position = max(position, self.offset_index.lookup(offset).position)
         while position < self.size:
             window = self.read(position, _SEARCH_BYTES)
@@ -347,6 +365,22 @@ class Segment:
                 at += header.size
             position += at  # past the window, if its last batch was larger
         return None
+
+    def bytes_from(self, offset: int) -> int:
+        """Return about how many bytes follow ``offset``: exact from the next index entry on."""
+        tail = self._tail
+        if tail and offset >= tail[0].base_offset:
+            found = self._search_tail(offset)
+            return 0 if found is None else self.size - found.position
+        return self.size - self.offset_index.lookup(offset).position
+
+    def _search_tail(self, offset: int) -> BatchPosition | None:
+        found = None
+        for batch in reversed(self._tail):
+            if batch.last_offset < offset:
+                break
+            found = batch
+        return found
 
     def find_by_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchHeader]:
         """Iterate over batches that may hold the first record at or after ``timestamp``.
@@ -393,6 +427,7 @@ class Segment:
     def truncate_to(self, offset: int) -> int:
         """Drop all batches that end at or after ``offset``; return how many bytes that were."""
         found = self.search_for(offset)
+        self._tail.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -419,6 +454,7 @@ class Segment:
         self.time_index.reset()
         self.transaction_index.reset()
         self._is_trimmed = False
+        self._tail.clear()
         self._largest = TimestampOffset(_NO_TIMESTAMP, self.base_offset)
         self._is_index_full = self._indexed = None
         self._bytes_since_index_entry = 0
@@ -427,6 +463,7 @@ class Segment:
     def cut_to(self, size: int) -> int:
         """Cut the file behind what ``check`` found good; return how many bytes that were."""
         cut, self.size = self.size - size, size
+        self._tail.clear()
         if cut:
             # Synced, lest the bad tail come back behind what is appended next.
             self._log_file().truncate(size)
@@ -445,6 +482,7 @@ class Segment:
         self.offset_index.reset()
         self.time_index.reset()
         self._is_trimmed = False
+        self._tail.clear()
         self._largest = TimestampOffset(_NO_TIMESTAMP, self.base_offset)
         self._is_index_full = self._indexed = None
         self._bytes_since_index_entry = 0

@@ -15,6 +15,7 @@ from odradek.storage.log import Isolation, Log
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.recovery import LogSettings, open_log
 from odradek.storage.retention import delete_old_segments
+from odradek.storage.segment import Segment
 from odradek.storage.timestamps import find_largest_timestamp, find_offset_at
 from tests.storage_batches import BASE_TIME_MS, make_batch, make_marker
 
@@ -93,6 +94,50 @@ def test_reads_stop_at_the_isolations_end(make_log: MakeLog) -> None:
     assert log.last_stable_offset == 6
     assert seen(Isolation.LAST_STABLE_OFFSET) == [0, 1, 2, 3, 4, 5]
     assert seen(Isolation.HIGH_WATERMARK) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_the_last_batches_are_found_without_reading_the_file(
+    make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log()
+    fill(log, 20)
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "read", lambda *_: pytest.fail("the file was read"))
+        found = log.segments.active.search_for(19)
+        assert found is not None
+        assert (found.base_offset, found.last_offset) == (19, 19)
+        assert log.bytes_from(18) == 2 * found.size
+    assert [r.offset for r in read_all(log.read(17, bytes_max=1000).records)] == [17, 18, 19]
+
+
+def test_what_is_remembered_of_the_end_is_what_a_search_finds(make_log: MakeLog) -> None:
+    """With gaps, as compaction leaves them, after cuts, and after batches that came together."""
+    log = make_log(index_interval_bytes=100)
+    fill(log, 12)
+    segment = log.segments.active
+
+    def check() -> None:
+        end = log.log_end_offset
+        remembered = [segment.search_for(offset) for offset in range(end + 2)]
+        sizes = [log.bytes_from(offset) for offset in range(end)]
+        segment._tail.clear()
+        assert remembered == [segment.search_for(offset) for offset in range(end + 2)]
+        assert all(size <= log.bytes_from(offset) for offset, size in enumerate(sizes))
+
+    check()
+    fill(log, 3)
+    gap = make_batch([b"a", b"b"], base_offset=20)
+    many = b"".join(bytes(make_batch([b"c"], base_offset=offset)) for offset in range(30, 41, 2))
+    log.append_as_follower(bytes(gap) + many, now_ms=NOW_MS)
+    check()
+    fill(log, 5)
+    log.truncate_to(42, NOW_MS)
+    check()
+    fill(log, 2)
+    log.truncate_to(21, NOW_MS)
+    check()
+    fill(log, 2)
+    check()
 
 
 def test_aborted_transactions_are_named_to_readers_of_committed_data(make_log: MakeLog) -> None:
