@@ -17,7 +17,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from odradek.core.errors import CorruptionError, ErrorCode
 from odradek.protocol.apis import Api, api_for_key
@@ -49,11 +49,25 @@ R = TypeVar("R", bound=Message)
 Request = Message | Callable[[int], Message]
 
 
+class Answered(Protocol):
+    """What gets an answer, or what happened instead: a future, or something quicker."""
+
+    def done(self) -> bool:
+        """Whether it waits no longer."""
+        ...
+
+    def set_result(self, answer: Message, /) -> None:
+        """Take the answer, from within the call that brought it: it must not raise."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None: ...
+
+
 class _InFlight(NamedTuple):
     correlation_id: int
     api: Api
     version: int
-    answered: "asyncio.Future[Message]"
+    answered: Answered
     sent_ms: float
 
 
@@ -292,11 +306,14 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             ConnectionLostError: The connection is gone.
         """
-        sent_ms = self._write(request, api, version)
         answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        asked = _InFlight(self._correlation_id, api, version, answered, sent_ms)
-        self._in_flight.append(asked)
+        self.post_for(answered, request, api, version)
         return answered
+
+    def post_for(self, answered: Answered, request: Message, api: Api, version: int) -> None:
+        """As ``post``; the answer comes to ``answered``."""
+        sent_ms = self._write(request, api, version)
+        self._in_flight.append(_InFlight(self._correlation_id, api, version, answered, sent_ms))
 
     def post_unanswered(self, request: Message, api: Api, version: int) -> None:
         """Send at once what is not answered (Produce with acks=0)."""

@@ -87,29 +87,39 @@ class LaneSettings:
 
 
 class _Asked:
-    """A request that was not answered yet."""
+    """A request that was not answered yet; its connection takes it for the future of its answer."""
 
-    __slots__ = ("answered", "deadline", "failed", "request", "then", "version_min")
+    __slots__ = ("_is_done", "_lane", "deadline", "failed", "request", "then", "version_min")
 
     def __init__(
-        self, request: Message, then: Then, failed: Failed, deadline: float, version_min: int
+        self,
+        lane: "Lane",
+        request: Message,
+        then: Then,
+        failed: Failed,
+        deadline: float,
+        version_min: int,
     ) -> None:
+        self._lane = lane
+        self._is_done = False
         self.request = request
         self.then = then
         self.failed = failed
         self.deadline = deadline
         self.version_min = version_min
-        self.answered: asyncio.Future[Message] | None = None
 
-    @property
-    def has_answer(self) -> bool:
-        """Whether the answer is here, and only ``then`` was not called yet."""
-        answered = self.answered
-        return answered is not None and answered.done() and answered.exception() is None
+    def done(self) -> bool:
+        return self._is_done
 
-    def is_late(self, now: float) -> bool:
-        """Whether its time is over; an answer that came while the loop was busy is in time."""
-        return self.deadline <= now and not self.has_answer
+    def set_result(self, answer: Message) -> None:
+        """Take the answer at once: a turn of the loop would be a good part of a round trip."""
+        self._is_done = True
+        self._lane._on_answer(self, answer)
+
+    def set_exception(self, error: Exception) -> None:
+        """Take the end of the connection when it has ended; it is about to."""
+        self._is_done = True
+        asyncio.get_running_loop().call_soon(self._lane._on_lost, self, error)
 
 
 class Lane:
@@ -176,7 +186,7 @@ class Lane:
         if timeout_ms is None:
             timeout_ms = self._settings.request_timeout_ms
         deadline = loop.time() + timeout_ms / 1000
-        self._queue.append(_Asked(request, then, failed, deadline, version_min))
+        self._queue.append(_Asked(self, request, then, failed, deadline, version_min))
         self._set_timer(deadline)
         self._pump()
 
@@ -304,26 +314,28 @@ class Lane:
                 raise UnsupportedError(
                     f"the peer knows {api.name} up to {version}, needed is {asked.version_min}"
                 )
-            answered = connection.post(asked.request, api, version)
+            connection.post_for(asked, asked.request, api, version)
         except (UnsupportedError, ApiError) as error:  # ApiError: a field has no place in it
             self._fail(asked, self._error(LaneFailure.UNSUPPORTED, str(error)))
             return
-        asked.answered = answered
         self._in_flight[asked] = None
-        answered.add_done_callback(partial(self._on_done, asked))
 
-    def _on_done(self, asked: _Asked, answered: "asyncio.Future[Message]") -> None:
-        error = answered.exception()
+    def _on_answer(self, asked: _Asked, answer: Message) -> None:
         if asked not in self._in_flight:
             return  # it failed before
-        if error is not None:
-            self._lose(LaneFailure.LOST, str(error))
-            return
         del self._in_flight[asked]
         self._recover()
-        if not self._is_closed:
+        if self._queue and not self._is_closed:
             self._pump()
-        asked.then(answered.result())
+        try:
+            asked.then(answer)
+        except Exception as error:  # the owner's, not the connection's, which goes on
+            context = {"message": f"an answer was not taken: {self.name}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    def _on_lost(self, asked: _Asked, error: Exception) -> None:
+        if asked in self._in_flight:  # else it failed before
+            self._lose(LaneFailure.LOST, str(error))
 
     # Failures.
 
@@ -337,11 +349,11 @@ class Lane:
     def _on_timer(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        late = [each for each in self._queue if each.is_late(now)]
+        late = [each for each in self._queue if each.deadline <= now]
         for each in late:
             self._queue.remove(each)
             self._fail(each, self._error(LaneFailure.TIMED_OUT, "not sent in time"))
-        if any(each.is_late(now) for each in self._in_flight):
+        if any(each.deadline <= now for each in self._in_flight):
             self._lose(LaneFailure.TIMED_OUT, "no answer in time")
         deadlines = [each.deadline for each in (*self._in_flight, *self._queue)]
         if deadlines:
@@ -353,8 +365,7 @@ class Lane:
             return
         if is_failure:
             self._back_off(problem)
-        lost = [each for each in self._in_flight if not each.has_answer]
-        self._fail_in_flight(lost, failure, problem)
+        self._fail_in_flight(list(self._in_flight), failure, problem)
         self._pump()
 
     def _fail_in_flight(self, lost: list[_Asked], failure: LaneFailure, problem: str) -> None:
