@@ -363,7 +363,11 @@ class Fetcher:
             self._on_refused(_known_code(answer.error_code))
             return
         self.session.on_answer(answer.session_id)
-        self._broker.slices.run(self._take(answer), self._on_taken)
+        responses = answer.responses
+        if not responses:
+            self._on_taken(None)  # nothing has changed for a while
+        else:
+            self._broker.slices.run(self._take(answer), self._on_taken)
 
     def _on_refused(self, code: ErrorCode) -> None:
         # A session may be lost at any time. A leader that refuses a request which needs none is
@@ -391,7 +395,9 @@ class Fetcher:
     def _on_taken(self, _outcome: None) -> None:
         if self._out_of_range:
             self._find_offsets()  # on the same lane, ahead of the next fetch
-        self._go_on()
+        self._is_busy = False
+        if not self._is_closed:
+            self._send()  # leaders wait for it: what was appended is acknowledged by it
 
     def _take_partition(self, question: Question, data: PartitionData) -> None:
         following, wanted = question.following, question.wanted
