@@ -116,6 +116,7 @@ class CachedPartition:
     __slots__ = (
         "high_watermark",
         "interest",
+        "is_found",
         "led",
         "log_start_offset",
         "partition",
@@ -135,6 +136,8 @@ class CachedPartition:
         self.interest: Interest | None = None
         self.led: Partition | None = None
         """What is watched."""
+        self.is_found = False
+        """Whether ``led`` was found to be readable as it is wanted, and was not changed since."""
 
     # As a watch.
 
@@ -161,6 +164,7 @@ class CachedPartition:
     def on_changed(self) -> None:
         interest = self.interest
         assert interest is not None
+        self.is_found = False
         interest.changed[self] = None
         if interest.waiting is not None:
             interest.waiting.wake()
@@ -171,11 +175,13 @@ class CachedPartition:
             self.unwatch()
             self.led = led
             led.watch(self)
+        self.is_found = True
 
     def unwatch(self) -> None:
         if self.led is not None:
             self.led.unwatch(self)
             self.led = None
+            self.is_found = False
 
     # What the client knows.
 
@@ -372,6 +378,7 @@ class FetchSession(Interest):
                     cached.interest = self
                 else:
                     cached.wanted = wanted
+                    cached.is_found = False
                     if self.is_privileged:
                         cached.on_asked_again()
                 self.changed[cached] = None

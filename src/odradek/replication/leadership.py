@@ -231,12 +231,13 @@ class Leadership:
         What it says of its log may no longer be true (KIP-903). Its fetches may be here before the
         metadata that it was started again.
         """
-        broker, seen = self._find_broker(node_id), self.followers[node_id].broker_epoch
-        known = max(
-            NO_BROKER_EPOCH if broker is None else broker.epoch,
-            NO_BROKER_EPOCH if seen is None else seen,
-        )
-        return NO_BROKER_EPOCH < broker_epoch < known
+        if broker_epoch <= NO_BROKER_EPOCH:
+            return False
+        seen = self.followers[node_id].broker_epoch
+        if seen is not None and broker_epoch < seen:
+            return True
+        broker = self._find_broker(node_id)
+        return broker is not None and broker_epoch < broker.epoch
 
     def on_fetch(
         self, node_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int

@@ -142,7 +142,7 @@ class _Fetch:
         answers: list[tuple[CachedPartition, PartitionData]] = []
         for cached in self.scope.partitions:
             try:
-                replica = self.find(cached)
+                replica = self.find(cached) if is_first else self.find_again(cached)
                 data = self._read_partition(cached, replica, left, first=total == 0)
                 if keeps_watching:
                     cached.watch(replica)
@@ -152,6 +152,7 @@ class _Fetch:
                 if is_first and self.follower_id >= 0 and not _is_diverging(data):
                     self._on_follower_fetch(cached, replica)
             except ApiError as error:  # one bad partition must not fail its neighbours
+                cached.is_found = False
                 answers.append((cached, self._refused(cached, error.code)))
                 is_final = is_final or error.code not in _DOES_NOT_EXIST
                 continue
@@ -223,6 +224,15 @@ class _Fetch:
         if self.follower_id >= 0:
             self._check_follower(replica, cached.wanted.current_leader_epoch)
         return replica
+
+    def find_again(self, cached: CachedPartition) -> Partition:
+        """As ``find``, for a partition that this request has asked for before.
+
+        What is watched is as it was unless the watch says otherwise. Whether a follower has been
+        started again is a question of where it has got to, which is taken from its request once.
+        """
+        led = cached.led
+        return led if led is not None and cached.is_found else self.find(cached)
 
     def _check_follower(self, led: Partition, claimed_epoch: int) -> None:
         """Refuse a broker that is not a replica of the partition, or an earlier run of one.
@@ -372,9 +382,19 @@ class _DelayedFetch(DelayedOperation):
         for cached in fetch.scope.changed:
             if cached in self._refused:
                 continue
-            wanted = cached.wanted
+            wanted, led = cached.wanted, cached.led
+            if led is not None and cached.is_found:
+                # It was sound when it was read, and only its end may have moved.
+                end_offset = led.log.end_offset(fetch.isolation)
+                if end_offset == wanted.fetch_offset:
+                    continue
+                # Not of a consumer: compaction may have left nothing before what is committed.
+                if fetch.follower_id >= 0 and fetch.min_bytes <= 1 and wanted.partition_max_bytes:
+                    if not fetch.is_held_back(led):
+                        return True
+                    continue
             try:
-                replica = fetch.find(cached)
+                replica = fetch.find_again(cached)
                 log = replica.log
                 if wanted.last_fetched_epoch != UNDEFINED_EPOCH and find_diverging_epoch(
                     log, wanted
@@ -406,6 +426,9 @@ def find_diverging_epoch(log: Log, wanted: FetchPartition) -> EpochEndOffset | N
     Raises:
         ApiError: OFFSET_OUT_OF_RANGE: it cannot be told, or is before the start of the log.
     """
+    is_within = log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset
+    if is_within and wanted.last_fetched_epoch == log.leader_epochs.latest_epoch:
+        return None  # nearly always
     end = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
     if end == UNDEFINED or wanted.fetch_offset < log.log_start_offset:
         raise ApiError(
