@@ -359,10 +359,10 @@ class BrokerServer:
 
     # Requests.
 
-    def handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> None:
+    def handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> bool | None:
         if not self._is_ready:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting or stopping")
-        self.dispatch(request, connection, reply)
+        return self.dispatch(request, connection, reply)
 
     @property
     def is_ready(self) -> bool:

@@ -23,6 +23,10 @@ class _Sentinel:
 PENDING: Final = _Sentinel("PENDING")
 """A handler's answer: ``context.reply`` will be called later, with None if no reply is expected."""
 
+APPENDED: Final = _Sentinel("APPENDED")
+"""A handler's answer: as PENDING, and nothing is left to be done but to wait. The next request of
+this API on this connection may be handled meanwhile."""
+
 NO_REPLY: Final = _Sentinel("NO_REPLY")
 """A handler's answer: the client expects none (acks=0)."""
 

@@ -12,6 +12,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.broker.context import (
+    APPENDED,
     NO_REPLY,
     PENDING,
     Answer,
@@ -151,8 +152,10 @@ class Dispatcher:
         self._stalls = broker.slices.stalls
         self._handlers: dict[int, Loaded] = {}
 
-    def handle(self, request: Request, connection: "ConnectionInfo", reply: Reply) -> None:
+    def handle(self, request: Request, connection: "ConnectionInfo", reply: Reply) -> bool:
         """Have a request handled; ``reply`` is called now or later, exactly once.
+
+        Returns whether the next one of the same API may be handled before.
 
         Raises:
             ApiError: UNSUPPORTED_VERSION: the caller closes the connection.
@@ -164,9 +167,8 @@ class Dispatcher:
             version = 0
         elif not self._speaks(api, version):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} version {version}")
-
-        loaded = self._handlers.get(api.key) or self._load(api)
-        handle, stats, on_response, array, make_context = loaded
+        known = self._handlers.get(api.key)
+        handle, stats, on_response, array, make_context = known or self._load(api)
         local_us = -1  # set when the handler has returned and the answer is left to others
 
         def send(message: Message | None, frame: list[Buffer] | None) -> None:
@@ -181,8 +183,7 @@ class Dispatcher:
             if on_response is not None and message is not None:
                 on_response(message)
 
-        # Not one function that calls itself when the frame is there: it would be part of its own
-        # closure, and each request would leave a cycle for the garbage collector.
+        # Not one function that calls itself when the frame is there: that is a cycle of garbage.
         def answer(message: Message | None) -> None:
             if message is None:
                 send(None, None)
@@ -207,13 +208,12 @@ class Dispatcher:
         )
         if make_context is ForwardedContext:
             _keep_bytes(context, request, send)
-        decoded = None if request.is_unknown_api_versions else request.decode()
-        answered = handle(context, decoded)
+        answered = handle(context, None if request.is_unknown_api_versions else request.decode())
         if isinstance(answered, Message):
             answer(answered)
         elif answered is NO_REPLY:
             answer(None)
-        elif answered is PENDING:
+        elif answered is PENDING or answered is APPENDED:
             local_us = self._now_us() - began_us
             if local_us >= STALL_US_MIN:
                 self._stalls.note(api.name, local_us)
@@ -221,6 +221,7 @@ class Dispatcher:
             assert isinstance(answered, GeneratorType)
             self._run(answered, partial(_answer_unless_pending, answer), connection)
             local_us = self._now_us() - began_us
+        return answered is APPENDED
 
     def _run(
         self, steps: Steps[T], done: Callable[[T], None], connection: "ConnectionInfo"

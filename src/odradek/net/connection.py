@@ -15,6 +15,11 @@ Three things stop the handling of requests, and each is undone by a call from ou
 While one holds, the client may still send a little (``read_ahead_bytes_max``); then reading stops
 and TCP tells it to wait. So memory per client is bounded, whatever it sends or does not take.
 
+One exception: while a request waits whose handler returned true, requests of the same API that are
+behind it are handled as well, up to ``requests_unanswered_max``. Their answers wait for their turn.
+(A produce that is appended waits for followers; what its producer sent behind it would only wait
+for the answer, and then for followers of its own.)
+
 ``_answer`` never handles the next request itself, it schedules that: replies are given from
 inside the handlers of other connections (a produce answers a waiting fetch), and handlers inside
 handlers have no bound.
@@ -32,6 +37,7 @@ from odradek.protocol.framing import FrameReader, open_request
 from odradek.protocol.message import Buffer
 
 _SIZE_BYTES: Final = 4
+_NO_API: Final = -1
 _REFUSALS: Final = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.BROKER_NOT_AVAILABLE)
 _QUIET_MS: Final = 10_000
 """After this long without a request the receive buffer is given back, and after this long without
@@ -42,10 +48,12 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one connection."""
 
     __slots__ = (
-        "_awaited",
         "_closing",
         "_congested",
+        "_doom",
         "_draining",
+        "_early",
+        "_first",
         "_fitted_ms",
         "_frame_since_ms",
         "_heard_ms",
@@ -53,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         "_joins_writes",
         "_out",
         "_out_bytes",
+        "_overlapped",
         "_paused",
         "_reader",
         "_scheduled",
@@ -78,7 +87,10 @@ class Connection(asyncio.BufferedProtocol):
         self._space = memoryview(b"")  # what was last given to the transport to read into
         self._unread = 0  # bytes received and not handed to the handler
         self._serial = 0  # of the latest request
-        self._awaited = 0  # the serial of the request that is not answered, or 0
+        self._first = 1  # the serial of the first request that is not answered, or will be next
+        self._early: dict[int, list[Buffer] | None] = {}  # answers that wait for those before them
+        self._overlapped = _NO_API  # the API of which more may be handled while requests wait
+        self._doom: Exception | None = None  # what ends it when those before are answered
         self._draining = False  # requests are being handled, further up the stack
         self._scheduled = False  # the next turn is
         self._paused = False  # reading is
@@ -147,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread += nbytes
         hub.counters.bytes_in += nbytes
         self._heard_ms = hub.now_ms
-        if self._awaited or self._congested or self._scheduled:
+        if self._congested or self._scheduled or not self._may_go_on(_NO_API):
             self._regulate_reading()
         else:
             self._drain()
@@ -164,6 +176,23 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests and replies.
 
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether a request is not answered."""
+        return self._first <= self._serial
+
+    def _may_go_on(self, key: int) -> bool:
+        """Whether a request of an API may be handled now; ``_NO_API``: one that has not come."""
+        unanswered = self._serial - self._first + 1
+        if not unanswered:
+            return True
+        overlapped = self._overlapped
+        return (
+            overlapped != _NO_API
+            and key in (overlapped, _NO_API)
+            and unanswered < self._hub.limits.requests_unanswered_max
+        )
+
     def _drain(self) -> None:
         """Hand requests to the handler until it keeps us waiting or no whole one is left."""
         hub = self._hub
@@ -171,17 +200,24 @@ class Connection(asyncio.BufferedProtocol):
         assert reader is not None
         out_bytes_max = hub.limits.write_buffer_bytes_max
         last_of_turn = self._serial + hub.limits.requests_per_turn_max
+        is_handled = False
         self._draining = True
         try:
-            while not (self._awaited or self._congested or self._closing or self._stopping):
+            while not (self._congested or self._closing or self._stopping):
+                if self._is_awaited and not self._may_go_on(reader.next_key()):
+                    break
                 frame = reader.next_frame()
                 if frame is None:
                     break
                 self._unread -= _SIZE_BYTES + len(frame)
                 self._frame_since_ms = hub.now_ms
                 request = open_request(frame)
-                self._awaited = self._serial = serial = self._serial + 1
-                hub.handler(request, self.info, partial(self._answer, serial))
+                self._serial = serial = self._serial + 1
+                is_handled = True
+                is_overlapped = hub.handler(request, self.info, partial(self._answer, serial))
+                if self._is_awaited and serial not in self._early:
+                    self._overlapped = request.api.key if is_overlapped else _NO_API
+                is_handled = False
                 # A small request can ask for a large response: a read full of them must not
                 # pile up responses, so each is offered to the socket before the next is made.
                 if self._out_bytes >= out_bytes_max:
@@ -190,28 +226,58 @@ class Connection(asyncio.BufferedProtocol):
                     self._schedule_turn()
                     break
         except Exception as error:
-            self._fail(error)
+            if self._is_awaited and not is_handled:
+                self._serial += 1  # it has its turn as well
+            self._doom = error
+            self._overlapped = _NO_API  # nothing behind it is handled
         finally:
             self._draining = False
+        self._meet_doom()
         self._flush()
         self._settle()
 
     def _answer(self, serial: int, parts: list[Buffer] | None) -> None:
         if self._closing:
             return
-        assert serial == self._awaited, f"request {serial} of this connection was answered before"
-        self._awaited = 0
-        self._hub.counters.requests += 1
-        if parts is not None:
-            # Empty parts out: asyncio's writelines of 3.12 would try to send them for ever.
-            self._out.extend(filter(None, parts))
-            self._out_bytes += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        early = self._early
+        is_first = serial == self._first
+        assert is_first or (serial > self._first and serial not in early), (
+            f"request {serial} of this connection was answered before"
+        )
+        if not is_first:
+            early[serial] = parts
+            return
+        self._put_out(parts)
+        while early and self._first in early:
+            self._put_out(early.pop(self._first))
         if self._draining:
+            return
+        if self._doom is not None:
+            self._meet_doom()
+        if self._is_awaited:
+            # The answers to those behind it are likely to come in this turn of the loop.
+            self._schedule_turn()
             return
         self._flush()
         if self._unread:
             self._schedule_turn()
         self._settle()
+
+    def _meet_doom(self) -> None:
+        """End if a request has failed and all before it are answered."""
+        doom = self._doom
+        if doom is not None and self._first >= self._serial:
+            self._doom = None  # its traceback leads back here
+            self._fail(doom)
+
+    def _put_out(self, parts: list[Buffer] | None) -> None:
+        """Take the answer of the first request that has none."""
+        self._first += 1
+        self._hub.counters.requests += 1
+        if parts is not None:
+            # Empty parts out: asyncio's writelines of 3.12 would try to send them for ever.
+            self._out.extend(filter(None, parts))
+            self._out_bytes += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
 
     def _flush(self) -> None:
         out = self._out
@@ -239,16 +305,18 @@ class Connection(asyncio.BufferedProtocol):
             self._drain()
 
     def _settle(self) -> None:
-        if self._stopping and not self._awaited:
+        if self._stopping and not self._is_awaited:
             self._begin_close(EventKind.CLOSED, "the server stops")
         else:
             self._regulate_reading()
 
     def _regulate_reading(self) -> None:
         """Pause or resume reading, as the state asks for."""
-        is_blocked = self._awaited != 0 or self._scheduled
-        ahead = self._unread >= self._hub.limits.read_ahead_bytes_max
-        pause = self._congested or self._stopping or (is_blocked and ahead)
+        pause = self._congested or self._stopping
+        if not pause and self._unread >= self._hub.limits.read_ahead_bytes_max:
+            reader = self._reader
+            key = _NO_API if reader is None else reader.next_key()
+            pause = self._scheduled or not self._may_go_on(key)
         if pause == self._paused or self._closing or self._transport is None:
             return
         self._paused = pause
@@ -290,7 +358,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         self._closing = True
-        self._awaited = 0
+        self._first = self._serial + 1
+        self._early.clear()
         self._out.clear()
         self._stall_since_ms = self._hub.now_ms
         self._hub.emit(kind, self.info, detail, error)
@@ -323,7 +392,7 @@ class Connection(asyncio.BufferedProtocol):
         unsent = self._transport.get_write_buffer_size()
         if unsent:
             self._check_stall(unsent)
-        elif self._awaited or self._scheduled:
+        elif self._is_awaited or self._scheduled:
             self._heard_ms = self._frame_since_ms = now_ms  # it is we who let it wait
         elif self._unread:
             if self._is_past(self._frame_since_ms, limits.request_read_ms_max):

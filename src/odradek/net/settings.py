@@ -50,7 +50,7 @@ class ConnectionInfo:
 
 
 Reply = Callable[[list[Buffer] | None], None]
-Handler = Callable[[Request, ConnectionInfo, Reply], None]
+Handler = Callable[[Request, ConnectionInfo, Reply], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,9 @@ class ServerLimits:
     write_buffer_bytes_max: int = 1024 * 1024
     # Bytes read ahead of a request that is not answered yet, before reading stops.
     read_ahead_bytes_max: int = 64 * 1024
+    # Requests of one connection that are handled and wait to be answered. More of them save less:
+    # Java's producers have five on the way, librdkafka's with idempotence as well.
+    requests_unanswered_max: int = 32
     # Requests of one connection in a row, before others have their turn.
     requests_per_turn_max: int = 128
 

@@ -28,7 +28,7 @@ from odradek.core.slices import Handle, Slices
 from odradek.metadata.image import MetadataUpdate
 from odradek.metadata.nodes import Endpoint
 from odradek.metadata.record_versions import VersionedRecord
-from odradek.net.server import ConnectionInfo, Reply, Server
+from odradek.net.server import ConnectionInfo, Handler, Reply, Server
 from odradek.node.controller_access import (
     FORWARDING_IN_FLIGHT_MAX,
     ControllerAccess,
@@ -390,16 +390,20 @@ class Node(QuorumListener):
 
     # Requests.
 
-    def _handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> None:
+    def _handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> bool | None:
         if self.failure is not None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "stopping")
+        handle: Handler | None
         if connection.listener in self.config.controller_listener_names:
             handle = None if self._controller is None else self._controller.listener.handle
         else:
             handle = None if self._broker is None else self._broker.handle
         if handle is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting")
-        handle(request, connection, reply)
+        return handle(request, connection, reply)
+
+    def _count_requests(self) -> int:
+        return self.server.counters.requests
 
     @property
     def is_ready(self) -> bool:

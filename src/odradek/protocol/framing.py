@@ -23,6 +23,7 @@ from odradek.protocol.primitives import too_many, too_short, uvarint, write_uvar
 
 _SIZE: Final = BinaryStruct(">i")
 _REQUEST_START: Final = BinaryStruct(">hhih")
+_KEY: Final = BinaryStruct(">h")
 _RESPONSE_START: Final = BinaryStruct(">ii")
 
 FIRST_BUFFER_BYTES: Final = 4 * 1024
@@ -109,6 +110,14 @@ class FrameReader:
             return None
         self._start = stop
         return memoryview(self._buffer)[start:stop]
+
+    def next_key(self) -> int:
+        """Return the API key of the next request, be it whole or not; -1 if it has not come."""
+        start = self._start + _SIZE.size
+        if start + _KEY.size > self._end:
+            return -1
+        (key,) = _KEY.unpack_from(self._buffer, start)
+        return int(key)
 
     def _make_room(self) -> None:
         """Move the unread tail to a buffer with space behind it.

@@ -202,7 +202,7 @@ def test_a_produce_that_must_be_flushed_waits_for_the_commit_too(
 def test_answers_come_in_the_order_of_their_offsets(
     broker: Broker, connection: BrokerConnection
 ) -> None:
-    """Requests of one connection come one at a time: each answer brings the next append."""
+    """Not all requests of a connection are handled at once: answers bring the next appends."""
     count = 2_000
     hold = broker.hold_commits("t")
     for number in range(count):
@@ -212,6 +212,36 @@ def test_answers_come_in_the_order_of_their_offsets(
     for number in range(count):
         answer = connection.receive(ProduceResponse, PRODUCE_VERSION)
         assert answer.responses[0].partition_responses[0].base_offset == number
+
+
+def test_a_producer_need_not_wait_for_its_own_commits(
+    broker: Broker, connection: BrokerConnection
+) -> None:
+    """What is behind a produce on its connection is appended while that waits, in its order."""
+    with broker.hold_commits("t"):
+        for number in range(3):
+            connection.send(produce(0, value=b"%d" % number), PRODUCE_VERSION)
+        connection.send(produce(0, acks=1), PRODUCE_VERSION)
+        assert_held(broker, connection, count=3)
+        log = partition_of(broker.node.broker, TopicPartition("t", 0)).log
+        wait_until(lambda: log.log_end_offset == 4, "the one that waits for nothing is appended")
+        assert not is_answered(connection)
+    for number in range(4):
+        answer = connection.receive(ProduceResponse, PRODUCE_VERSION)
+        assert answer.responses[0].partition_responses[0].base_offset == number
+
+
+def test_what_reads_behind_a_produce_waits_for_its_commit(
+    broker: Broker, connection: BrokerConnection
+) -> None:
+    with broker.hold_commits("t"):
+        connection.send(produce(0), PRODUCE_VERSION)
+        connection.send(fetch(0), FETCH_VERSION)
+        connection.send(produce(0), PRODUCE_VERSION)
+        assert_held(broker, connection, count=1)
+    assert answer_of(connection) == [ErrorCode.NONE]
+    assert values_in(connection.receive(FetchResponse, FETCH_VERSION)) == [b"v"]
+    assert answer_of(connection) == [ErrorCode.NONE]
 
 
 # What consumers see.

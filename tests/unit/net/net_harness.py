@@ -53,9 +53,9 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.002)
 
 
-def frame(payload: bytes, correlation_id: int = 0) -> bytes:
-    """Return a request: the header of ApiVersions 0 without client id, and any body."""
-    body = struct.pack(">hhih", 18, 0, correlation_id, -1) + payload
+def frame(payload: bytes, correlation_id: int = 0, key: int = 18) -> bytes:
+    """Return a request: the header of version 0 of an API without client id, and any body."""
+    body = struct.pack(">hhih", key, 0, correlation_id, -1) + payload
     return struct.pack(">i", len(body)) + body
 
 
@@ -88,12 +88,30 @@ class Held:
 
     pending: list[tuple[int, bytes, Reply]] = field(default_factory=list)
 
-    def __call__(self, request: Request, info: ConnectionInfo, reply: Reply) -> None:
+    def __call__(self, request: Request, info: ConnectionInfo, reply: Reply) -> bool | None:
         self.pending.append((request.correlation_id, bytes(request.body), reply))
+        return None
 
     def answer(self) -> None:
         correlation_id, payload, reply = self.pending.pop(0)
         reply(response(payload, correlation_id))
+
+
+@dataclass
+class Overlapped(Held):
+    """As ``Held``; the next request of the same API may be handled meanwhile."""
+
+    def __call__(self, request: Request, info: ConnectionInfo, reply: Reply) -> bool:
+        super().__call__(request, info, reply)
+        return True
+
+    @property
+    def numbers(self) -> list[int]:
+        return [number for number, _, _ in self.pending]
+
+    def answer_number(self, number: int) -> None:
+        self.pending.sort(key=lambda entry: entry[0] != number)
+        self.answer()
 
 
 class Serving:

@@ -8,7 +8,20 @@ import pytest
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.net.server import ConnectionInfo, EventKind, Reply, ServerLimits
 from odradek.protocol.framing import Request
-from tests.unit.net.net_harness import Echo, Held, frame, on_loop, response, serving, until
+from tests.unit.net.net_harness import (
+    Echo,
+    Held,
+    Overlapped,
+    Workbench,
+    frame,
+    on_loop,
+    response,
+    serving,
+    until,
+)
+
+METADATA = 3
+API_VERSIONS = 18
 
 
 @on_loop
@@ -75,6 +88,119 @@ async def test_the_next_request_waits_for_the_reply() -> None:
             held.answer()
             assert (await client.receive())[0] == number
         await client.close()
+
+
+def responses(*numbers: int) -> bytes:
+    return b"".join(b"".join(response(b"%d" % number, number)) for number in numbers)
+
+
+def ask(bench: Workbench, *numbers: int, key: int = METADATA) -> None:
+    for number in numbers:
+        bench.receive(frame(b"%d" % number, number, key))
+
+
+def test_requests_may_be_handled_while_those_before_them_wait() -> None:
+    held = Overlapped()
+    bench = Workbench(held)
+    ask(bench, 1, 2, 3)
+    assert held.numbers == [1, 2, 3]
+    held.answer_number(3)
+    held.answer_number(2)
+    bench.run_due()
+    assert bench.transport.written == b"", "answers are in the order of their requests"
+    held.answer_number(1)
+    bench.run_due()
+    assert bench.transport.written == responses(1, 2, 3)
+    ask(bench, 4)
+    held.answer()
+    assert bench.transport.written == responses(1, 2, 3, 4)
+    assert bench.hub.counters.requests == 4
+
+
+def test_answers_that_come_in_one_turn_leave_together() -> None:
+    held = Overlapped()
+    bench = Workbench(held)
+    ask(bench, 1, 2, 3, 4)
+    for number in (1, 2, 3):
+        held.answer_number(number)
+    bench.run_due()
+    assert bench.transport.written == responses(1, 2, 3)
+    assert bench.transport.writes == 1
+
+
+def test_a_request_of_another_kind_waits_for_the_answers() -> None:
+    held = Overlapped()
+    bench = Workbench(held)
+    ask(bench, 1, 2)
+    ask(bench, 3, key=API_VERSIONS)
+    ask(bench, 4)
+    assert held.numbers == [1, 2]
+    held.answer_number(1)
+    bench.run_due()
+    assert held.numbers == [2]
+    held.answer_number(2)
+    bench.run_due()
+    assert held.numbers == [3]
+
+
+def test_no_more_than_so_many_requests_wait_for_their_answers() -> None:
+    held = Overlapped()
+    bench = Workbench(held, ServerLimits(requests_unanswered_max=2, read_ahead_bytes_max=30))
+    ask(bench, 1, 2, 3, 4)
+    assert held.numbers == [1, 2]
+    assert not bench.is_reading()
+    held.answer_number(1)
+    bench.run_due()
+    assert held.numbers == [2, 3]
+    assert bench.is_reading()
+
+
+def test_a_large_request_behind_one_that_waits_is_read() -> None:
+    held = Overlapped()
+    bench = Workbench(held, ServerLimits(read_ahead_bytes_max=30))
+    ask(bench, 1)
+    large = frame(b"x" * 1_000, 2, METADATA)
+    bench.receive(large[:500])
+    assert bench.is_reading()
+    bench.receive(large[500:])
+    assert held.numbers == [1, 2]
+
+
+@pytest.mark.parametrize("bad", [b"\0\0\0\2xx", frame(b"fails", 9, METADATA)])
+def test_what_is_wrong_ends_a_connection_when_those_before_it_are_answered(bad: bytes) -> None:
+    held = Overlapped()
+
+    def handle(request: Request, info: ConnectionInfo, reply: Reply) -> bool:
+        if bytes(request.body) == b"fails":
+            raise ValueError("no")
+        return held(request, info, reply)
+
+    bench = Workbench(handle)
+    ask(bench, 1, 2)
+    bench.receive(bad)
+    ask(bench, 3)
+    assert bench.ends() == []
+    held.answer_number(1)
+    bench.run_due()
+    held.answer_number(2)
+    bench.run_due()
+    assert bench.transport.written == responses(1, 2)
+    assert len(bench.ends()) == 1
+    assert held.pending == [], "what is behind it is not handled"
+
+
+def test_a_connection_that_is_to_stop_waits_for_all_its_answers() -> None:
+    held = Overlapped()
+    bench = Workbench(held)
+    ask(bench, 1, 2)
+    bench.connection.stop()
+    ask(bench, 3)
+    held.answer_number(1)
+    bench.run_due()
+    assert (held.numbers, bench.ends()) == ([2], [])
+    held.answer_number(2)
+    assert bench.ends() == ["closed"]
+    assert bench.transport.written == responses(1, 2)
 
 
 @on_loop

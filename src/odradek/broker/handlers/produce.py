@@ -8,6 +8,10 @@ Versions 0-2 are advertised, because librdkafka stops compressing otherwise, and
 With acks=all an answer waits until the records are committed, at most as long as the request says:
 then it is REQUEST_TIMED_OUT, and the records stay. Other acks do not wait.
 
+What a connection sends behind such a request is appended meanwhile, in its order. Kafka appends it
+when the first has been answered. Clients cannot tell: no request can be called back, and answers
+are in order. But followers fetch once for all that has gathered.
+
 With acks=0 there is no response to put an error in: the connection is closed instead, from which
 producers learn to ask for metadata again.
 
@@ -26,7 +30,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from odradek.broker.commit_wait import Appended, CommitWait
-from odradek.broker.context import NO_REPLY, PENDING, Answer, RequestContext
+from odradek.broker.context import APPENDED, NO_REPLY, PENDING, Answer, RequestContext
 from odradek.broker.current_leader import find_current_leader
 from odradek.broker.opening import ClosedBatch, Opened
 from odradek.broker.partition import Partition
@@ -180,7 +184,7 @@ def _answer(
     if not appended.unflushed and appended.uncommitted is None:
         return response
     _answer_later(context, request.timeout_ms, response, appended)
-    return PENDING
+    return APPENDED
 
 
 def _answer_later(
@@ -223,7 +227,7 @@ def _answer_later(
 
 def _reply(context: RequestContext, answer: Answer) -> None:
     """Send what a handler would return, after it has returned."""
-    if answer is not PENDING:
+    if answer is not PENDING and answer is not APPENDED:
         context.reply(answer if isinstance(answer, ProduceResponse) else None)
 
 
