@@ -78,7 +78,7 @@ class Node(QuorumListener):
         self._slices = Slices(self.clock.monotonic_us, _call_soon)
         self._incarnation_id = Uuid.random(self.ports.random)
         self._controller: ControllerServer | None = None
-        self._loop_watch = LoopWatch(self._slices.stalls)
+        self._loop_watch = LoopWatch(self._slices.stalls, self._count_requests)
         self._broker: BrokerServer | None = None
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from odradek.testing.broker import Broker
 from tests.unit.broker.metrics_scrape import scrape
 
-SECONDS = 0.2
+SECONDS = 0.5  # longer than the interval of the watch
 SECONDS_MAX = 120
 
 
