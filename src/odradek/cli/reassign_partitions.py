@@ -1,6 +1,7 @@
 """``odradek reassign-partitions``, the twin of ``kafka-reassign-partitions``.
 
-Brokers here do not move partitions yet: against them all but --generate say so in one line.
+Brokers that do not run hold nothing up, and ``--list`` says what a move waits for: Kafka's tool
+times out (KAFKA-13392), and says nothing.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -77,7 +78,7 @@ Work: TypeAlias = Callable[[Admin], Awaitable[None]]
 @click.option("--execute", is_flag=True, help="Begin to move partitions.")
 @click.option("--verify", is_flag=True, help="Tell how far it is; when over, end the throttles.")
 @click.option("--cancel", is_flag=True, help="Stop moves.")
-@click.option("--list", is_flag=True, help="List the moves under way.")
+@click.option("--list", is_flag=True, help="List the moves under way, and what they wait for.")
 @click.option(
     "--topics-to-move-json-file",
     type=_FILE,
@@ -115,6 +116,7 @@ def reassign_partitions(server: Server, **flags: Any) -> None:
     if server.uses_controllers and action not in _BY_CONTROLLERS:
         problem = f'Option "[bootstrap-controller]" can\'t be used with action "[{action}]"'
         raise click.UsageError(problem)
+    given["bootstrap-controller"] = server.uses_controllers
     try:
         work = _WORK[action](given)  # files are looked at before anybody is asked
     except ToolError as error:
@@ -139,7 +141,8 @@ def _report(message: str) -> None:
 
 
 def _list(given: Given) -> Work:
-    return partial(print_reassignments, as_json=given["json"])
+    explains = not given["bootstrap-controller"]  # which knows little of replicas
+    return partial(print_reassignments, as_json=given["json"], explains=explains)
 
 
 def _execute(given: Given) -> Work:

@@ -8,14 +8,15 @@ from collections.abc import Collection, Sequence
 import click
 
 from odradek.cli.reassignment_plan import LogDirs, Plan, Replicas, comma_separated
-from odradek.cli.reassignment_throttle import clear_throttles
+from odradek.cli.reassignment_progress import explanations
+from odradek.cli.reassignment_throttle import ANSWER_MS_MAX, clear_throttles
 from odradek.cli.tables import print_json
 from odradek.cli.tool_options import ToolError
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.log_dirs import TopicPartitionReplica
 from odradek.client.admin.partitions import Reassignment
 from odradek.client.admin.topics import TopicDescription
-from odradek.client.errors import BrokerError, KafkaError, UnsupportedError
+from odradek.client.errors import BrokerError, KafkaError, KafkaTimeoutError, UnsupportedError
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
 
@@ -60,17 +61,29 @@ def replicas_of(topics: Collection[TopicDescription]) -> dict[TopicPartition, tu
     }
 
 
+async def running(admin: Admin) -> set[int]:
+    return {each.node_id for each in (await admin.describe_cluster()).brokers}
+
+
 async def log_dirs_of(
     admin: Admin, replicas: Replicas
 ) -> tuple[dict[TopicPartitionReplica, str], dict[TopicPartitionReplica, str]]:
-    """Return where replicas are on their brokers, and where some are on the way to."""
+    """Return where replicas are on their brokers, and where some are on the way to.
+
+    A broker that does not run is not asked, nor waited for long (KAFKA-13392): moves that take
+    replicas away from dead brokers are the most usual ones.
+    """
     places: tuple[dict[TopicPartitionReplica, str], dict[TopicPartitionReplica, str]] = ({}, {})
-    if not replicas:
+    brokers = {each for ids in replicas.values() for each in ids} & await running(admin)
+    if not brokers:
         return places
-    brokers = {each for ids in replicas.values() for each in ids}
-    found = await admin.describe_log_dirs(brokers, partitions=list(replicas))
-    for node_id, directories in found.unwrap().items():
-        for path, directory in directories.items():
+    found = await admin.describe_log_dirs(
+        brokers, partitions=list(replicas), timeout_ms=ANSWER_MS_MAX
+    )
+    for node_id, result in found.items():
+        if isinstance(result.error, KafkaTimeoutError):
+            continue
+        for path, directory in result.unwrap().items():
             for key, replica in directory.replicas.items():
                 places[replica.is_future][TopicPartitionReplica(*key, node_id)] = path
     return places
@@ -94,32 +107,39 @@ def replica_name(replica: TopicPartitionReplica) -> str:
     return "-".join(map(str, replica))
 
 
-async def print_reassignments(admin: Admin, *, as_json: bool) -> None:
-    found = sorted((await reassignments(admin)).items())
+async def print_reassignments(admin: Admin, *, as_json: bool, explains: bool) -> None:
+    """Print moves, and on stderr why they are not over: scripts read the lines of Kafka's tool."""
+    found = dict(sorted((await reassignments(admin)).items()))
+    reasons = await explanations(admin, found) if found and explains else {}
     if as_json:
-        print_json([_move_json(key, move) for key, move in found])
+        print_json([_move_json(key, move, reasons.get(key)) for key, move in found.items()])
         return
     if not found:
         click.echo("No partition reassignments found.")
         return
     click.echo("Current partition reassignments:")
-    for key, move in found:
+    for key, move in found.items():
         line = f"{key}: replicas: {comma_separated(move.replicas)}."
         if move.adding_replicas:
             line += f" adding: {comma_separated(move.adding_replicas)}."
         if move.removing_replicas:
             line += f" removing: {comma_separated(move.removing_replicas)}."
         click.echo(line)
+        for reason in reasons.get(key, ()):
+            click.echo(f"  {reason}", err=True)
 
 
-def _move_json(key: TopicPartition, move: Reassignment) -> dict[str, object]:
-    return {
+def _move_json(
+    key: TopicPartition, move: Reassignment, reasons: list[str] | None
+) -> dict[str, object]:
+    row: dict[str, object] = {
         "topic": key.topic,
         "partition": key.partition,
         "replicas": list(move.replicas),
         "addingReplicas": list(move.adding_replicas),
         "removingReplicas": list(move.removing_replicas),
     }
+    return row if reasons is None else {**row, "waitsFor": reasons}
 
 
 async def verify(admin: Admin, plan: Plan, *, keeps_throttles: bool) -> None:

@@ -13,8 +13,11 @@ from odradek.cli.reassignment_plan import Replicas, comma_separated
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.configs import ConfigResource
 from odradek.client.admin.partitions import Reassignment
+from odradek.client.errors import KafkaTimeoutError
 from odradek.core.ids import TopicPartition
 
+ANSWER_MS_MAX: Final = 15_000
+"""A broker may have died a moment ago and still be listed: it is not waited for much longer."""
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 _LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -79,8 +82,7 @@ async def limit_log_dirs(admin: Admin, brokers: Collection[int], bytes_per_secon
 
 async def clear_throttles(admin: Admin, brokers: Collection[int], topics: Sequence[str]) -> None:
     """Take all limits back: from the brokers named, from all that are there, and from topics."""
-    there = {each.node_id for each in (await admin.describe_cluster()).brokers}
-    ids = sorted(there.union(brokers))
+    ids = sorted((await _running(admin)).union(brokers))
     click.echo(f"Clearing broker-level throttles on broker{_s(ids)} {comma_separated(ids)}")
     await _set(admin, ids, (_LEADER_RATE, _FOLLOWER_RATE, _LOG_DIRS_RATE), None)
     click.echo(f"Clearing topic-level throttles on topic{_s(topics)} {comma_separated(topics)}")
@@ -93,8 +95,31 @@ def _s(items: Collection[object]) -> str:
     return "" if len(items) == 1 else "s"
 
 
+async def _running(admin: Admin) -> set[int]:
+    return {each.node_id for each in (await admin.describe_cluster()).brokers}
+
+
 async def _set(
     admin: Admin, brokers: Collection[int], names: Sequence[str], value: str | None
 ) -> None:
+    """Change configs of brokers; only a broker itself can, so those that do not run are left out.
+
+    Kafka's tool waits for them, and does nothing else before it gives up (KAFKA-13392).
+    """
     change = dict.fromkeys(names, value)
-    (await admin.alter_configs({ConfigResource.broker(each): change for each in brokers})).unwrap()
+    ids = (await _running(admin)).intersection(brokers)
+    resources = {ConfigResource.broker(each): change for each in sorted(ids)}
+    results = await admin.alter_configs(resources, timeout_ms=ANSWER_MS_MAX)
+    for resource, result in results.items():
+        if isinstance(result.error, KafkaTimeoutError):
+            ids.remove(int(resource.name))
+        else:
+            result.unwrap()
+    left_out = sorted(set(brokers).difference(ids))
+    if left_out:
+        do = "run --verify again" if value is None else "run --execute --additional again"
+        click.echo(
+            f"Warning: broker{_s(left_out)} {comma_separated(left_out)} did not answer, and"
+            f" throttles there stay as they are: {do} when it is back.",
+            err=True,
+        )

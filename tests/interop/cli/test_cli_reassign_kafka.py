@@ -1,4 +1,4 @@
-"""``odradek reassign-partitions`` moves partitions of a real Kafka as Kafka's tool does.
+"""``odradek reassign-partitions`` does what Kafka's tool does, to Kafka's brokers and to ours.
 
 Two brokers; the first has two log directories. Each tool has a topic of its own, and the names are
 equally long.
@@ -19,6 +19,8 @@ from odradek.protocol.generated.metadata import (
     MetadataResponse,
 )
 from tests.broker_connection import BrokerConnection
+from tests.cluster import processes
+from tests.cluster.processes import HOST
 from tests.interop.cli.tool_pair import Printed, ToolPair, wait_until
 from tests.interop.clients import Sent
 from tests.interop.clients.confluent import Confluent
@@ -47,19 +49,40 @@ class Cluster(NamedTuple):
     ports: tuple[int, int]
 
 
-@pytest.fixture(scope="module")
-def cluster(tool_program: Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@pytest.fixture(scope="module", params=["kafka", "odradek"])
+def cluster(
+    request: pytest.FixtureRequest,
+    tool_program: Program,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("reassign")
     log_dirs = (str(folder / "first"), str(folder / "other"))
     with ExitStack() as stack:
-        first = KafkaNode(folder / "first", {**CONFIGS, "log.dirs": ",".join(log_dirs)})
-        stack.enter_context(first)
-        second = KafkaBroker(folder / "second", first.quorum, node_id=2, overrides=CONFIGS)
-        stack.enter_context(second)
-        for node in (first, second):  # nobody reads what is left: no need for a clean stop
-            stack.callback(node.kill)
-        tools = ToolPair(tool_program, first.bootstrap_servers)
-        yield Cluster(tools, log_dirs, (first.port, second.port))
+        begin = kafkas_nodes if request.param == "kafka" else our_nodes
+        ports = begin(stack, folder, ",".join(log_dirs))
+        tools = ToolPair(tool_program, f"{HOST}:{ports[0]}")
+        yield Cluster(tools, log_dirs, ports)
+
+
+def kafkas_nodes(stack: ExitStack, folder: Path, log_dirs: str) -> tuple[int, int]:
+    first = KafkaNode(folder / "first", {**CONFIGS, "log.dirs": log_dirs})
+    stack.enter_context(first)
+    second = KafkaBroker(folder / "second", first.quorum, node_id=2, overrides=CONFIGS)
+    stack.enter_context(second)
+    for node in (first, second):  # nobody reads what is left: no need for a clean stop
+        stack.callback(node.kill)
+    return first.port, second.port
+
+
+def our_nodes(stack: ExitStack, folder: Path, log_dirs: str) -> tuple[int, int]:
+    roles = {1: "broker,controller", 2: "broker"}
+    nodes = processes.Cluster(folder / "nodes", roles, configs=CONFIGS, is_relayed=False)
+    stack.enter_context(nodes)
+    first, second = nodes.brokers
+    nodes.write_properties(first, log_dirs=log_dirs)
+    nodes.format(first)
+    nodes.start()
+    return first.port, second.port
 
 
 class Pair(NamedTuple):
@@ -181,7 +204,15 @@ def test_a_move_under_way_is_shown_throttled_and_cancelled_alike(
     assert listed[1:] == [
         f"{name}-0: replicas: 2,1. adding: 2. removing: 1." for name in sorted(pair.names)
     ]
+    waits = " waits for broker 2, which lacks "
+    said = tools.ours("reassign-partitions", "--list").err.splitlines()
+    assert [each.partition(waits)[0] for each in said] == [
+        f"  {each}-0" for each in sorted(pair.names)
+    ]
+    assert all(" records (" in each and "throttled to 1 B/s" in each for each in said)
     (_, document) = json.loads(tools.ours("reassign-partitions", "--list", "--json").out)
+    (reason,) = document.pop("waitsFor")
+    assert waits in reason
     assert document == {
         "topic": pair.names[0],
         "partition": 0,

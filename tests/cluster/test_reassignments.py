@@ -1,0 +1,174 @@
+"""Moves of partitions by the tool, between nodes that are processes and may be down."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from odradek.client.consumer.records import OffsetAndMetadata
+from odradek.core.ids import TopicPartition
+from tests.cluster.processes import COMBINED, Cluster, ClusterNode, wait_until
+from tests.interop.odradek_tool import odradek_tool
+
+pytestmark = pytest.mark.slow
+
+GROUPS = "__consumer_offsets"
+CONFIGS = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "offsets.topic.num.partitions": "3",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("moves")
+    with Cluster(folder, COMBINED, configs=CONFIGS, is_relayed=False) as made:
+        made.start()
+        yield made
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    return tmp_path / "plan.json"
+
+
+def write(plan: Path, topic: str, replicas: dict[int, list[int]]) -> None:
+    rows = [{"topic": topic, "partition": n, "replicas": ids} for n, ids in replicas.items()]
+    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+
+
+def run(cluster: Cluster, *arguments: str | Path) -> tuple[list[str], list[str]]:
+    """Return what the tool prints: lines of stdout, and of stderr."""
+    place = ("--bootstrap-server", cluster.bootstrap_servers)
+    made = odradek_tool("reassign-partitions", *place, *arguments)
+    assert made.returncode == 0, made
+    return [each for each in made.stdout.splitlines() if each], made.stderr.splitlines()
+
+
+def move(cluster: Cluster, plan: Path, *flags: str) -> tuple[list[str], list[str]]:
+    return run(cluster, "--execute", "--reassignment-json-file", plan, *flags)
+
+
+def wait_until_completed(cluster: Cluster, plan: Path, count: int) -> list[str]:
+    """Return the lines of the first --verify that finds all partitions where they shall be."""
+    printed: list[str] = []
+
+    def is_completed() -> bool:
+        printed[:], _ = run(cluster, "--verify", "--reassignment-json-file", plan)
+        return sum(each.endswith(" is completed.") for each in printed) == count
+
+    wait_until(is_completed, "the moves are over")
+    return printed
+
+
+def create(admin: BlockingAdmin, topic: str, replicas: list[int]) -> None:
+    admin.create_topics([NewTopic(topic, assignments={0: replicas})]).unwrap()
+
+
+def wait_until_gone(cluster: Cluster, node: ClusterNode) -> None:
+    """Wait until the brokers that run do not list it any more."""
+    with BlockingAdmin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        wait_until(
+            lambda: node.id not in {each.node_id for each in admin.describe_cluster().brokers},
+            f"node {node.id} is fenced",
+        )
+
+
+def test_offsets_of_groups_get_three_replicas_from_a_json_file(
+    cluster: Cluster, plan: Path
+) -> None:
+    """Row 0.14."""
+    servers, at = cluster.bootstrap_servers, TopicPartition("read", 0)
+    with BlockingAdmin(bootstrap_servers=servers) as admin:
+        create(admin, "read", [1, 2, 3])
+        with BlockingProducer(bootstrap_servers=servers) as producer:
+            for number in range(5):
+                producer.send("read", b"%d" % number, partition=0).result(60)
+        with group_member(servers, at) as consumer:
+            consumer.commit({at: OffsetAndMetadata(3)})
+        before = admin.describe_topics([GROUPS]).unwrap()[GROUPS]
+        assert [len(each.replicas) for each in before.partitions] == [1, 1, 1]
+        first = {each.partition: each.replicas[0] for each in before.partitions}
+        wanted = {n: [node, *(i for i in (1, 2, 3) if i != node)] for n, node in first.items()}
+        write(plan, GROUPS, wanted)
+        started, _ = move(cluster, plan)
+        assert started[-1] == (
+            f"Successfully started partition reassignments for {GROUPS}-0,{GROUPS}-1,{GROUPS}-2"
+        )
+        wait_until_completed(cluster, plan, 3)
+        after = admin.describe_topics([GROUPS]).unwrap()[GROUPS]
+        assert {each.partition: list(each.replicas) for each in after.partitions} == wanted
+        assert all(set(each.isr) == {1, 2, 3} for each in after.partitions)
+        coordinator = cluster.nodes[admin.describe_groups(["g"]).unwrap()["g"].coordinator]
+    coordinator.kill()
+    with group_member(cluster.bootstrap_servers, at) as consumer:
+        committed = consumer.committed([at])[at]
+        assert committed is not None
+        assert committed.offset == 3
+        consumer.commit({at: OffsetAndMetadata(4)})
+    coordinator.restart()
+
+
+def group_member(servers: str, at: TopicPartition) -> "BlockingConsumer[bytes, bytes]":
+    consumer = BlockingConsumer(bootstrap_servers=servers, group_id="g", enable_auto_commit=False)
+    consumer.assign([at])
+    return consumer
+
+
+def test_a_broker_that_is_down_holds_up_no_tool(cluster: Cluster, plan: Path) -> None:
+    """Kafka's tool times out when a broker with an old replica is down (KAFKA-13392)."""
+    servers = cluster.bootstrap_servers
+    with BlockingAdmin(bootstrap_servers=servers) as admin:
+        create(admin, "left", [3, 1])
+    gone = cluster.nodes[3]
+    gone.kill()
+    write(plan, "left", {0: [2, 1]})
+    wait_until_gone(cluster, gone)
+    started, warned = move(cluster, plan, "--throttle", "1000000")
+    assert started[-1] == "Successfully started partition reassignment for left-0"
+    assert started[-2] == "The inter-broker throttle limit was set to 1000000 B/s"
+    throttled = "did not answer, and throttles there stay as they are: run"
+    assert warned == [
+        f"Warning: broker 3 {throttled} --execute --additional again when it is back."
+    ]
+    assert wait_until_completed(cluster, plan, 1) == [
+        "Status of partition reassignment:",
+        "Reassignment of partition left-0 is completed.",
+        "Clearing broker-level throttles on brokers 1,2",
+        "Clearing topic-level throttles on topic left",
+    ]
+    gone.restart()
+
+
+def test_a_move_to_a_broker_that_is_down_is_explained_and_can_be_cancelled(
+    cluster: Cluster, plan: Path
+) -> None:
+    with BlockingAdmin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        create(admin, "stuck", [1])
+    gone = cluster.nodes[3]
+    gone.kill()
+    wait_until_gone(cluster, gone)
+    with BlockingAdmin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        # The tool refuses it, as Kafka's does; a controller takes it.
+        wanted = {TopicPartition("stuck", 0): [3]}
+        admin.alter_partition_reassignments(wanted).unwrap()
+    assert run(cluster, "--list") == (
+        [
+            "Current partition reassignments:",
+            "stuck-0: replicas: 3,1. adding: 3. removing: 1.",
+        ],
+        [
+            "  stuck-0 waits for broker 3, which does not run: start it, or stop the move with"
+            " --cancel"
+        ],
+    )
+    write(plan, "stuck", {0: [3]})
+    status, _ = run(cluster, "--verify", "--reassignment-json-file", plan)
+    assert status[1] == "Reassignment of partition stuck-0 is still in progress."
+    stopped, _ = run(cluster, "--cancel", "--reassignment-json-file", plan)
+    assert stopped[0] == "Successfully cancelled partition reassignment for: stuck-0"
+    assert run(cluster, "--list") == (["No partition reassignments found."], [])
+    gone.restart()
