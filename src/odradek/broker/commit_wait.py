@@ -60,7 +60,9 @@ class _OffsetWait(DelayedOperation):
         self._is_delayed = False
         for partition, outcome in waiting:
             self._end(partition, outcome)
-        self._then(self._outcomes)
+        then = self._then
+        del self._then  # done operations are kept for a while
+        then(self._outcomes)
 
 
 class CommitWait(_OffsetWait):

@@ -1,9 +1,11 @@
 """A fetch within a session looks at what has changed, and is woken by what it waits for."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
 
+from odradek.broker.fetch_sessions import CachedPartition
 from odradek.broker.handlers import fetch as fetch_handler
 from odradek.broker.partition import Partition
 from odradek.core.errors import ErrorCode
@@ -310,6 +312,38 @@ def test_all_appends_of_a_turn_wake_a_fetch_once(broker: Broker, consumer: Sessi
 
     broker._call(append_all)
     assert set(consumer.receive()) == set(range(PARTITIONS))
+
+
+def test_what_a_parked_fetch_reads_is_looked_up_once(
+    broker: Broker, follower: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower.settle()
+    found: list[int] = []
+    real = fetch_handler._Fetch.find
+
+    def find(fetch: fetch_handler._Fetch, cached: CachedPartition) -> Partition:
+        found.append(cached.wanted.partition)
+        return real(fetch, cached)
+
+    monkeypatch.setattr(fetch_handler._Fetch, "find", find)
+    follower.send({2: 0}, max_wait_ms=LONG_MS)
+    wait_until(lambda: len(broker.node.broker.delayed) == 1, "the fetch waits")
+    append(broker, 2)
+    assert follower.receive()[2].records
+    assert found == [2]
+
+
+def test_a_fetch_that_was_answered_leaves_nothing_behind(broker: Broker, consumer: Session) -> None:
+    """Its deadline may be minutes away, and the operation is kept until then."""
+    consumer.settle()
+    for offset in range(20):
+        consumer.send({0: offset}, max_wait_ms=LONG_MS)
+        wait_until(lambda: len(broker.node.broker.delayed) == 1, "the fetch waits")
+        append(broker, 0)
+        assert consumer.receive()[0].records
+    gc.collect()
+    left = [each for each in gc.get_objects() if isinstance(each, fetch_handler._Fetch)]
+    assert len(left) <= 1
 
 
 # What a leader knows of a follower.

@@ -50,6 +50,7 @@ from odradek.protocol.generated.fetch import (
     PartitionData,
 )
 from odradek.replication.quota import ReplicationQuota
+from odradek.storage.disk import Buffer
 from odradek.storage.leader_epochs import UNDEFINED, UNDEFINED_EPOCH
 from odradek.storage.log import Isolation, Log
 
@@ -92,6 +93,7 @@ class _Fetch:
         "_bytes_max",
         "_find",
         "_is_throttled",
+        "_may_wait",
         "_node_endpoints",
         "_quota",
         "_rack_id",
@@ -129,6 +131,7 @@ class _Fetch:
         quota = context.broker.throttles.leader
         self._quota = quota if self.follower_id >= 0 and quota.is_used else None
         self._is_throttled = False
+        self._may_wait = False
 
     def read(self, *, is_first: bool = False) -> Answers:
         """Read what there is, without what a session's client knows; set ``is_enough``.
@@ -140,6 +143,8 @@ class _Fetch:
         left, total = self._bytes_max, 0
         is_final, is_waiting = False, self.scope.is_any_settled
         answers: list[tuple[CachedPartition, PartitionData]] = []
+        news: list[tuple[int, Partition]] = []
+        self._may_wait = is_first and self.max_wait_ms > 0
         for cached in self.scope.partitions:
             try:
                 replica = self.find(cached) if is_first else self.find_again(cached)
@@ -159,6 +164,8 @@ class _Fetch:
             is_waiting = True
             if data is None:
                 continue
+            if data is _NEWS:
+                news.append((len(answers), replica))
             answers.append((cached, data))
             if data.records:
                 total += len(data.records)
@@ -167,6 +174,10 @@ class _Fetch:
                 is_final or data.diverging_epoch is not None or data.preferred_read_replica >= 0
             )
         self.is_enough = is_final or not is_waiting or total >= self.min_bytes
+        if news and self.is_enough:
+            for slot, replica in news:
+                cached, _ = answers[slot]
+                answers[slot] = cached, _answer_of(cached.wanted, replica.log)
         return answers
 
     def respond(self, answers: Answers) -> FetchResponse:
@@ -300,22 +311,18 @@ class _Fetch:
         records = result.records
         if records and not first and _is_cut(records):
             records = b""
-        if not records and not cached.is_news(log.high_watermark, log.log_start_offset):
-            return None
+        if not records:
+            if not cached.is_news(log.high_watermark, log.log_start_offset):
+                return None
+            if self._may_wait and result.aborted_transactions is None:
+                return _NEWS
         aborted = None
         if result.aborted_transactions is not None:
             aborted = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in result.aborted_transactions
             ]
-        return PartitionData(
-            partition_index=wanted.partition,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=aborted,
-            records=records,
-        )
+        return _answer_of(wanted, log, records, aborted)
 
     def _find_near(self, led: Partition, offset: int) -> int | None:
         context = self.context
@@ -350,6 +357,26 @@ class _Fetch:
         return LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
 
 
+_NEWS: Final = PartitionData()
+"""Stands for an answer without records. It is made if its request does not wait: most do."""
+
+
+def _answer_of(
+    wanted: FetchPartition,
+    log: Log,
+    records: Buffer = b"",
+    aborted: list[AbortedTransaction] | None = None,
+) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=aborted,
+        records=records,
+    )
+
+
 class _DelayedFetch(DelayedOperation):
     """A fetch that waits for ``min_bytes``, at most ``max_wait_ms``."""
 
@@ -372,7 +399,8 @@ class _DelayedFetch(DelayedOperation):
                     cached.watch(fetch.find(cached))
 
     def wake(self) -> None:
-        self._fetch.context.broker.delayed.wake(self)
+        if not self.is_done:  # a client that did not wait for this one may have left it behind
+            self._fetch.context.broker.delayed.wake(self)
 
     def can_complete(self) -> bool:
         """Whether enough has come; from offsets and sizes, without reading."""
@@ -412,6 +440,7 @@ class _DelayedFetch(DelayedOperation):
 
     def complete(self) -> None:
         fetch = self._fetch
+        del self._fetch  # done operations are kept for a while
         fetch.scope.end_waiting()
         fetch.context.reply(fetch.respond(fetch.read()))
 
