@@ -53,6 +53,7 @@ from odradek.core.slices import Slices, Steps
 from odradek.metadata.config_resource import ConfigResource
 from odradek.metadata.dynamic_config import with_dynamic_configs
 from odradek.metadata.image import ClusterImage, MetadataUpdate
+from odradek.metadata.nodes import BrokerImage
 from odradek.net.server import ConnectionInfo, Handler, Reply, Server
 from odradek.protocol.framing import Request
 from odradek.quorum.active_controller import ControllerChannel
@@ -178,6 +179,7 @@ class BrokerServer:
         return store
 
     def _make_replicas(self) -> Replicas:
+        self._known_brokers: dict[int, tuple[BrokerImage, Broker]] = {}
         ports = ReplicaPorts(
             self.node_id,
             self.clock.monotonic_ms,
@@ -458,7 +460,13 @@ class BrokerServer:
 
     def _find_broker(self, broker_id: int) -> Broker | None:
         broker = self.metadata.image.brokers.get(broker_id)
-        return None if broker is None else Broker(broker.epoch, broker.active, broker.fenced)
+        if broker is None:
+            return None
+        known = self._known_brokers.get(broker_id)
+        if known is None or known[0] is not broker:
+            found = Broker(broker.epoch, broker.active, broker.fenced)
+            known = self._known_brokers[broker_id] = broker, found
+        return known[1]
 
     # Timers.
 

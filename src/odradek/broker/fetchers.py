@@ -364,8 +364,10 @@ class Fetcher:
             return
         self.session.on_answer(answer.session_id)
         responses = answer.responses
-        if not responses:
-            self._on_taken(None)  # nothing has changed for a while
+        if len(responses) <= 1 and len(responses[0].partitions if responses else ()) <= 1:
+            for _ in self._take(answer):  # a slice has one partition at least
+                pass
+            self._on_taken(None)
         else:
             self._broker.slices.run(self._take(answer), self._on_taken)
 

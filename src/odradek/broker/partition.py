@@ -230,9 +230,11 @@ class Partition:
 
     def commit(self) -> None:
         """Commit what may be: what is in the log of everybody who counts."""
+        self._commit(self._ports.monotonic_ms() if self.has_followers else 0)
+
+    def _commit(self, now_ms: int) -> None:
         leadership = self.leadership
         if leadership is not None and not self.are_commits_held:
-            now_ms = self._ports.monotonic_ms() if self.has_followers else 0
             self.advance_high_watermark(leadership.high_watermark(now_ms))
 
     def advance_high_watermark(self, offset: int) -> None:
@@ -442,7 +444,7 @@ class Partition:
         assert leadership is not None
         now_ms = self._ports.monotonic_ms()
         proposal = leadership.on_fetch(node_id, offset, log_start_offset, broker_epoch, now_ms)
-        self.commit()
+        self._commit(now_ms)
         if self._deletions:
             self._end_deletions()
         if proposal is not None:

@@ -59,7 +59,8 @@ class ResponseReader:
             return self._take_large()
         body = self._start + _SIZE.size
         if body > self._end:
-            self._make_room()
+            if self._start < self._end:
+                self._make_room()
             return None
         (size,) = _SIZE.unpack_from(self._scratch, self._start)
         if not 0 <= size <= self.bytes_max:
