@@ -117,8 +117,8 @@ def test_a_change_of_the_metadata_without_space_is_refused_and_the_node_goes_on(
             # It waits for what the start of the node may still have in flight.
             refused: asyncio.Future[ApiError] = asyncio.get_running_loop().create_future()
             create_topic(node, lambda _reply: None, refused.set_result)
+            assert "no space for changes of the metadata" in str(await refused)
             assert node.metadata.log.log_end_offset == offset
-        assert "no space for changes of the metadata" in str(await refused)
         topics = node.controller.control.image.topics
         assert "t" not in topics, "what is not in the log did not happen"
         assert not node.failed.is_set()
