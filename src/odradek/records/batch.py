@@ -29,6 +29,7 @@ Nothing here looks at a record, and a header is one tuple. Benchmark: ``bench/re
 
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -67,6 +68,7 @@ _INT64: Final = Struct(">q")
 _UINT32: Final = Struct(">I")
 _PRODUCER: Final = Struct(">qhi")
 
+_LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD
 _SEQUENCE_COUNT: Final = 2**31  # after 2^31 - 1 comes 0
 
 
@@ -150,6 +152,35 @@ class BatchHeader(NamedTuple):
         return self.max_timestamp if self.attributes & LOG_APPEND_TIME_FLAG else None
 
 
+_make_header: Final = partial(tuple.__new__, BatchHeader)
+"""``BatchHeader._make`` without its Python frame and its count of the fields."""
+
+
+def placed_header(
+    header: BatchHeader, base_offset: int, partition_leader_epoch: int, max_timestamp: int
+) -> BatchHeader:
+    """Return the header of a batch that was stamped, without parsing it again.
+
+    Where the leader set the time, checksum and timestamp type are still those of the producer.
+    """
+    return _make_header(
+        (
+            base_offset,
+            header.batch_length,
+            partition_leader_epoch,
+            *header[3:8],
+            max_timestamp,
+            *header[9:],
+        )
+    )
+
+
+def producer_of(buffer: Buffer) -> tuple[int, int]:
+    """Return producer id and epoch of the batch that begins with a whole header in ``buffer``."""
+    producer_id, producer_epoch, _ = _PRODUCER.unpack_from(buffer, _PRODUCER_POSITION)
+    return producer_id, producer_epoch
+
+
 def peek_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Parse the header at ``position``; the records behind it need not be there.
 
@@ -158,17 +189,18 @@ def peek_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """
     if len(buffer) - position < HEADER_BYTES:
         raise CorruptionError(f"batch header at {position} is cut short")
-    header = BatchHeader._make((*HEADER.unpack_from(buffer, position), position))
-    if header[3] != MAGIC:
-        raise CorruptionError(f"batch at {position} has magic {header[3]}, not {MAGIC}")
-    if header[1] < HEADER_BYTES - LOG_OVERHEAD:
-        raise CorruptionError(f"batch at {position} says it has {header[1]} bytes")
+    fields = HEADER.unpack_from(buffer, position)
+    if fields[3] != MAGIC:
+        raise CorruptionError(f"batch at {position} has magic {fields[3]}, not {MAGIC}")
+    if fields[1] < _LENGTH_MIN:
+        raise CorruptionError(f"batch at {position} says it has {fields[1]} bytes")
     # Every record has an offset of its own, so there cannot be more records than offsets.
-    if not 0 <= header[12] <= header[6] + 1 or header[6] < 0:
+    delta = fields[6]
+    if delta < 0 or not 0 <= fields[12] <= delta + 1:
         raise CorruptionError(
-            f"batch at {position} has {header[12]} records and last offset delta {header[6]}"
+            f"batch at {position} has {fields[12]} records and last offset delta {delta}"
         )
-    return header
+    return _make_header((*fields, position))
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -231,7 +263,10 @@ def compute_crc(buffer: Buffer, header: BatchHeader) -> int:
 
 def verify_crc(buffer: Buffer, header: BatchHeader) -> None:
     """Raise CorruptionError unless the batch is what its writer wrote."""
-    computed = compute_crc(buffer, header)
+    position = header.position
+    end = position + LOG_OVERHEAD + header.batch_length
+    # As ``compute_crc``: every batch that is appended comes here.
+    computed = crc32c(memoryview(buffer)[position + _ATTRIBUTES_POSITION : end])
     if computed != header.crc:
         raise CorruptionError(
             f"batch at {header.position} has checksum {header.crc:#010x}, "

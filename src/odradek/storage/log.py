@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
-from odradek.records import BatchHeader, EndTransactionMarker, TimestampType, parse_header
-from odradek.records.batch import NO_PRODUCER_ID
+from odradek.records import BatchHeader, EndTransactionMarker, TimestampType
+from odradek.records.batch import NO_PRODUCER_ID, placed_header
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk
 from odradek.storage.flush_plan import FlushPlan
@@ -175,7 +175,8 @@ class Log:
         self.log_end_offset = last_offset + 1
         if header.producer_id > NO_PRODUCER_ID:
             try:
-                apply_appended(self.producer_states, parse_header(batch), marker, segment, now_ms)
+                header = placed_header(header, base_offset, leader_epoch, max_timestamp)
+                apply_appended(self.producer_states, header, marker, segment, now_ms)
             except OSError:
                 self._take_back(segment, position, base_offset, last_offset, now_ms)
                 raise

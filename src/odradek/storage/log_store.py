@@ -143,7 +143,8 @@ class LogStore:
 
     def writing_guard(self, partition: TopicPartition) -> IoGuard:
         """As ``guard``, for what takes space: it refuses, too, where there is none."""
-        return self._logs.get(partition).directory.writing_guard
+        stored = self._logs.current.get(partition) or self._logs.get(partition)
+        return stored.directory.writing_guard
 
     def directory_of(self, partition: TopicPartition, *, is_future: bool = False) -> LogDirectory:
         return self._logs.get(partition, is_future=is_future).directory

@@ -384,6 +384,8 @@ class ProducerStates:
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Take note that all before ``high_watermark`` is replicated."""
+        if not self._unreplicated:
+            return
         replicated = []
         for last_offset in self._unreplicated:
             if last_offset >= high_watermark:
@@ -412,6 +414,9 @@ class ProducerStates:
         before_ms = now_ms - self.transaction_timeout_ms_max - LATE_TRANSACTION_BUFFER_MS
         states = map(self._producers.get, self._open.values())
         return sum(state is not None and 0 < state.last_seen_ms < before_ms for state in states)
+
+    def find(self, producer_id: int) -> ProducerState | None:
+        return self._producers.get(producer_id)
 
     @property
     def active_producers(self) -> Mapping[int, ProducerState]:

@@ -18,6 +18,7 @@ batch that no reader gets past would block its partition for all of them (ADR 5)
 itself writes is believed. Where a record is at fault, ``record_errors`` finds which.
 """
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
@@ -47,6 +48,8 @@ from odradek.storage.opening import Budget, OpeningDeferredError, check_body, op
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.record_errors import find_refusal
 
+PRODUCER: Final = "producer"
+"""``compression.type``: batches stay as their producers packed them."""
 _CODECS: Final = {codec.name.lower(): codec for codec in CompressionType} | {
     "uncompressed": CompressionType.NONE
 }
@@ -77,7 +80,7 @@ def validate(
         OpeningDeferredError: The ``budget`` does not allow for it.
     """
     try:
-        header = _parse(records)
+        header = parse_header(records)
         size = LOG_OVERHEAD + header.batch_length
         if len(records) != size:
             raise ApiError(ErrorCode.INVALID_RECORD, "more than one batch for one partition")
@@ -85,12 +88,14 @@ def validate(
             raise _too_large(header, config)
         verify_crc(records, header)
     except CorruptionError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise _corrupt(records, error) from error
     if origin is AppendOrigin.CLIENT:
         _check_client_rules(header)
         return _validate_records(records, header, config, now_ms, budget)
-    codec = _codec(header, config)
-    if codec == header.attributes & CODEC_MASK or header.attributes & CONTROL_FLAG:
+    if config.compression_type == PRODUCER or header.attributes & CONTROL_FLAG:
+        return ValidBatch(records, header)
+    codec = _CODECS[config.compression_type]
+    if codec == header.attributes & CODEC_MASK:
         return ValidBatch(records, header)
     return _repacked(records_body(records, header), header, config, codec)
 
@@ -102,7 +107,9 @@ def _validate_records(
     now_ms: int,
     budget: Budget | None,
 ) -> ValidBatch:
-    codec = _codec(header, config)
+    codec = header.attributes & CODEC_MASK
+    if config.compression_type != PRODUCER:
+        codec = _CODECS[config.compression_type]
     is_repacked = codec != header.attributes & CODEC_MASK
     if is_repacked and budget is not None:
         raise OpeningDeferredError  # packing takes ten times what unpacking does, and more
@@ -112,7 +119,9 @@ def _validate_records(
         refusal = find_refusal(body, header, config, now_ms)
         if refusal is not None:
             raise refusal
-    max_timestamp = max(summary.max_timestamp, NO_TIMESTAMP)
+    max_timestamp = summary.max_timestamp
+    if max_timestamp < NO_TIMESTAMP:
+        max_timestamp = NO_TIMESTAMP
     if max_timestamp != header.max_timestamp:
         set_max_timestamp(records, header, TimestampType.CREATE_TIME, max_timestamp)
         header = parse_header(records)
@@ -121,22 +130,14 @@ def _validate_records(
     return ValidBatch(records, header)
 
 
-def _codec(header: BatchHeader, config: LogConfig) -> int:
-    """Return the codec that a batch has in the log."""
-    if config.compression_type == "producer":
-        return header.attributes & CODEC_MASK
-    return _CODECS[config.compression_type]
-
-
-def _parse(records: WritableBuffer) -> BatchHeader:
-    try:
-        return parse_header(records)
-    except CorruptionError as error:
-        # An old format is rare enough to be looked for only when the new one does not fit.
+def _corrupt(records: WritableBuffer, error: CorruptionError) -> ApiError:
+    """Return what to say of a batch that is none."""
+    # An old format is rare enough to be looked for only when the new one does not fit.
+    with suppress(CorruptionError):
         if magic_at(records) < MAGIC:
             problem = "records of a format before v2; use a newer client"
-            raise ApiError(ErrorCode.INVALID_RECORD, problem) from error
-        raise
+            return ApiError(ErrorCode.INVALID_RECORD, problem)
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
 
 def _too_large(header: BatchHeader, config: LogConfig) -> ApiError:
