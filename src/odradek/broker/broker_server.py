@@ -47,15 +47,14 @@ from odradek.broker.replicas import Replicas
 from odradek.broker.throttles import Throttles
 from odradek.broker.transaction_coordinator import TransactionCoordinator
 from odradek.core.config import BrokerConfig
-from odradek.core.errors import ApiError, ErrorCode
+from odradek.core.errors import ApiError
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.core.slices import Slices, Steps
 from odradek.metadata.config_resource import ConfigResource
 from odradek.metadata.dynamic_config import with_dynamic_configs
 from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.metadata.nodes import BrokerImage
-from odradek.net.server import ConnectionInfo, Handler, Reply, Server
-from odradek.protocol.framing import Request
+from odradek.net.server import Handler, Server
 from odradek.quorum.active_controller import ControllerChannel
 from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.quorum.node_ports import NodePorts, Workers
@@ -130,7 +129,7 @@ class BrokerServer:
         slots_max = config.max_incremental_fetch_session_cache_slots
         self.fetch_sessions = FetchSessions(slots_max, self.clock.monotonic_ms, self.random)
         self.dispatch: Handler = Dispatcher(self).handle  # faults put themselves in front of it
-        self._is_ready = False
+        self.is_ready = False
         self._is_published = False
         self._delayed_timer: asyncio.TimerHandle | None = None
         self._upkeep_timer: asyncio.TimerHandle | None = None
@@ -228,7 +227,7 @@ class BrokerServer:
             self._compaction = Compaction(
                 self.store, self._disk, self.config, self.clock, self.threads
             )
-        self._is_ready = True
+        self.is_ready = True
         self._upkeep()
         self._look_for_lag()
 
@@ -263,7 +262,7 @@ class BrokerServer:
 
     def stop(self) -> None:
         """Answer who waits; no request is served any more."""
-        self._is_ready = False
+        self.is_ready = False
         self.lifecycle.close()
         for timer in (self._delayed_timer, self._upkeep_timer, self._lag_timer):
             if timer is not None:
@@ -286,7 +285,7 @@ class BrokerServer:
 
     def abandon(self) -> None:
         """Write nothing more: as after a crash, the next start recovers."""
-        self._is_ready = False
+        self.is_ready = False
         self.lifecycle.close()
         self.fetchers.close()
         self.isr_proposals.close()
@@ -327,7 +326,7 @@ class BrokerServer:
             since_ms = self._full_since_ms.pop(directory.path)
             if directory.is_online:
                 node_events.directory_has_space(directory, now_ms - since_ms)
-        if freed and self._is_ready:
+        if freed and self.is_ready:
             self.publisher.take_missing()
 
     @property
@@ -361,19 +360,11 @@ class BrokerServer:
 
     # Requests.
 
-    def handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> bool | None:
-        if not self._is_ready:
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting or stopping")
-        return self.dispatch(request, connection, reply)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether requests are served: not while it starts, stops or has failed."""
-        return self._is_ready
-
     @property
     def image(self) -> ClusterImage:
-        return self.publisher.image
+        """The newest image all of which has taken effect."""
+        publisher = self.publisher
+        return publisher.published if publisher.unfinished else self.metadata.image
 
     @property
     def sends_to_near_replicas(self) -> bool:
@@ -549,5 +540,5 @@ class BrokerServer:
             self._run_upkeep()
             await self.threads.wait_until_idle()
             is_due = self.store.next_deadline_ms() <= now_ms
-        if self._is_ready:
+        if self.is_ready:
             self._upkeep()

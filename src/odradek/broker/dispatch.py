@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from odradek.broker.context import (
     APPENDED,
@@ -132,11 +132,20 @@ COUNTED_BYTES_MAX: Final = 64 * 1024
 T = TypeVar("T")
 Handle = Callable[[RequestContext, Any], Answer | Steps[Message] | Steps[Answer]]
 Reply = Callable[[list[Buffer] | None], None]
-Loaded = tuple[
-    Handle, RequestStats, Callable[[Message], None] | None, str | None, type[RequestContext]
-]
-"""A handler, what is counted of its requests, who else is told of its answers, which array of
-them may be long, and what the handler gets."""
+
+
+class Loaded(NamedTuple):
+    """What there is to know of an API when its requests come."""
+
+    handle: Handle
+    decode: Callable[[memoryview, int], Message]
+    stats: RequestStats
+    on_response: Callable[[Message], None] | None
+    """Who else hears of its answers."""
+    array: str | None
+    """Which array of its answers may be long."""
+    make_context: type[RequestContext]
+    """What the handler gets."""
 
 
 def newest_version(api: Api, config: "BrokerConfig") -> int:
@@ -163,37 +172,32 @@ class Dispatcher:
         """
         began_us = self._now_us()
         api, version = request.api, request.version
-        if request.is_unknown_api_versions:
-            version = 0
-        elif not self._speaks(api, version):
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} version {version}")
-        known = self._handlers.get(api.key)
-        handle, stats, on_response, array, make_context = known or self._load(api)
+        loaded, is_readable = self._handlers.get(api.key), True
+        if loaded is None or not api.version_min <= version <= api.version_stable_max:
+            if request.is_unknown_api_versions:
+                version, is_readable = 0, False
+            elif not self._speaks(api, version):
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} version {version}")
+            loaded = loaded or self._load(api)
+        handle, decode, stats, on_response, array, make_context = loaded
         local_us = -1  # set when the handler has returned and the answer is left to others
 
-        def send(message: Message | None, frame: list[Buffer] | None) -> None:
+        def answer(message: Message | None) -> None:
+            frame = None
+            if message is not None:
+                if array is not None and len(getattr(message, array)) > ELEMENTS_AT_ONCE_MAX:
+                    sent = partial(self._send, reply, loaded, request, message, began_us, local_us)
+                    self._run(_frame_in_steps(request, version, message, array), sent, connection)
+                    return
+                frame = frame_response(message, api, version, request.correlation_id)
             reply(frame)
+            # As in ``_send``: most requests are answered here, and a call costs something.
             total_us = self._now_us() - began_us
-            if local_us < 0:
-                stats.on_answered_at_once(message, version, total_us)
-                if total_us >= STALL_US_MIN:
-                    self._stalls.note(api.name, total_us)
-            else:
-                stats.on_answered_later(message, version, total_us, local_us)
+            stats.on_answered(message, version, total_us, local_us)
+            if total_us >= STALL_US_MIN and local_us < 0:
+                self._stalls.note(api.name, total_us)
             if on_response is not None and message is not None:
                 on_response(message)
-
-        # Not one function that calls itself when the frame is there: that is a cycle of garbage.
-        def answer(message: Message | None) -> None:
-            if message is None:
-                send(None, None)
-            elif array is not None and len(getattr(message, array)) > ELEMENTS_AT_ONCE_MAX:
-                framed = frame_response_in_steps(
-                    message, array, api, version, request.correlation_id
-                )
-                self._run(framed, partial(send, message), connection)
-            else:
-                send(message, frame_response(message, api, version, request.correlation_id))
 
         context = make_context(
             self._broker,
@@ -207,8 +211,12 @@ class Dispatcher:
             connection,
         )
         if make_context is ForwardedContext:
+
+            def send(message: Message | None, frame: list[Buffer] | None) -> None:
+                self._send(reply, loaded, request, message, began_us, local_us, frame)
+
             _keep_bytes(context, request, send)
-        answered = handle(context, None if request.is_unknown_api_versions else request.decode())
+        answered = handle(context, decode(request.body, version) if is_readable else None)
         if isinstance(answered, Message):
             answer(answered)
         elif answered is NO_REPLY:
@@ -222,6 +230,26 @@ class Dispatcher:
             self._run(answered, partial(_answer_unless_pending, answer), connection)
             local_us = self._now_us() - began_us
         return answered is APPENDED
+
+    def _send(
+        self,
+        reply: Reply,
+        loaded: Loaded,
+        request: Request,
+        message: Message | None,
+        began_us: int,
+        local_us: int,
+        frame: list[Buffer] | None,
+    ) -> None:
+        """Send an answer that is framed, and count its request."""
+        reply(frame)
+        total_us = self._now_us() - began_us
+        version = 0 if request.is_unknown_api_versions else request.version
+        loaded.stats.on_answered(message, version, total_us, local_us)
+        if total_us >= STALL_US_MIN and local_us < 0:
+            self._stalls.note(request.api.name, total_us)
+        if loaded.on_response is not None and message is not None:
+            loaded.on_response(message)
 
     def _run(
         self, steps: Steps[T], done: Callable[[T], None], connection: "ConnectionInfo"
@@ -241,9 +269,16 @@ class Dispatcher:
         on_response = broker.replicas.on_fetched if api.key == _FETCH_KEY else None
         array = LARGE_ARRAYS.get(api.name)
         context = ForwardedContext if api.name in FORWARDED else RequestContext
-        loaded = module.handle, broker.metrics.requests_of(api), on_response, array, context
+        stats, decode = broker.metrics.requests_of(api), api.request().decode
+        loaded = Loaded(module.handle, decode, stats, on_response, array, context)
         self._handlers[api.key] = loaded
         return loaded
+
+
+def _frame_in_steps(
+    request: Request, version: int, message: Message, array: str
+) -> Steps[list[Buffer]]:
+    return frame_response_in_steps(message, array, request.api, version, request.correlation_id)
 
 
 def _answer_unless_pending(answer: Callable[[Message], None], answered: Answer) -> None:

@@ -4,11 +4,11 @@ Updates take effect one after the other, in the order of the metadata log. New l
 durable before anybody may use them, and the disk takes its time for that: threads wait for it while
 the loop serves others, some logs at a time, because making their files takes the loop a moment.
 What was committed later waits its turn, as do the replies to requests (``when_published``), and
-``image`` is what has taken effect: whoever sees a topic can use it.
+``BrokerServer.image`` is what has taken effect: whoever sees a topic can use it.
 
 Where nothing is ever waited for (memory, or a disk without syncs) a small update takes effect at
 once. An update of thousands of partitions takes effect in slices: its partitions are led as they
-come, and ``image`` changes when all are.
+come, and that image changes when all are.
 """
 
 import asyncio
@@ -43,18 +43,16 @@ class MetadataPublisher:
         self._is_stopped = False
         self._is_waiting = False
         """For the disk, or for a step that takes slices: the next one is taken when it is done."""
-        self._unfinished = 0
+        self.unfinished = 0
+        """Updates that have not taken effect yet, or not all of them."""
+        self.published = ClusterImage()
+        """The newest image that has taken effect; while nothing is unfinished there may be a newer
+        one, which differs in nothing that has effects."""
         self._changes = ReplicaChanges(broker)
-        self._published = ClusterImage()
-
-    @property
-    def image(self) -> ClusterImage:
-        """The newest image all of which has taken effect."""
-        return self._published if self._unfinished else self._broker.metadata.image
 
     def publish(self, update: MetadataUpdate) -> None:
         """Let an update take effect, now or after those before it."""
-        self._unfinished += 1
+        self.unfinished += 1
         self._steps.append(partial(self._begin, update))
         self._run()
 
@@ -65,21 +63,21 @@ class MetadataPublisher:
 
     def publish_all(self, image: ClusterImage) -> None:
         """Take on all that an image has: for a start, when no client waits for the image itself."""
-        self._published = image
+        self.published = image
         self._take_on(lambda: _all_partitions(image))
 
     def take_missing(self) -> None:
         """Take on what could not be before: a directory that was full has space now."""
-        self._take_on(lambda: self._changes.find_missing(self._published))
+        self._take_on(lambda: self._changes.find_missing(self.published))
 
     def _take_on(self, keys: Callable[[], Iterator[TopicIdPartition]]) -> None:
-        self._unfinished += 1
+        self.unfinished += 1
         self._steps.append(lambda: self._begin_taking_on(keys()))
         self._run()
 
     def report_directory(self, at: TopicPartition) -> None:
         """Have the controller know where the log of a partition lies now: it has moved."""
-        topic = self._published.topics.get(at.topic)
+        topic = self.published.topics.get(at.topic)
         if topic is not None and at.partition in topic.partitions:
             partition = topic.partitions[at.partition]
             self._changes.report_directory(Role(at, topic.topic_id, partition, is_new=False))
@@ -141,11 +139,11 @@ class MetadataPublisher:
         # Sorted: topic ids are bytes, whose hashes differ from process to process.
         keys = sorted(delta.partitions_changed)
         yield from changes.give_up(image, keys)
-        roles = yield from changes.find_roles(image, keys, self._published)
+        roles = yield from changes.find_roles(image, keys, self.published)
         yield from self._create_then(roles, partial(self._finish, update, roles))
 
     def _begin_taking_on(self, keys: Iterator[TopicIdPartition]) -> Steps[None]:
-        roles = yield from self._changes.find_roles(self._published, keys, None)
+        roles = yield from self._changes.find_roles(self.published, keys, None)
         yield from self._create_then(roles, partial(self._finish_taking_on, roles))
 
     def _create_then(self, roles: Sequence[Role], then: Callable[[], Steps[None]]) -> Steps[None]:
@@ -170,17 +168,17 @@ class MetadataPublisher:
         self._run()
 
     def _finish_taking_on(self, roles: Sequence[Role]) -> Steps[None]:
-        image = self._published
+        image = self.published
         yield from self._changes.add_topics(image, image.topics_by_id)
         yield from self._take(image, roles)
-        self._unfinished -= 1
+        self.unfinished -= 1
 
     def _finish(self, update: MetadataUpdate, roles: Sequence[Role]) -> Steps[None]:
         broker, delta, image = self._broker, update.delta, update.image
         touched = dict.fromkeys(topic_id for topic_id, _ in sorted(delta.partitions_changed))
         yield from self._changes.add_topics(image, touched)
         yield from self._take(image, roles)
-        self._unfinished -= 1
+        self.unfinished -= 1
         changes_broker = any(is_for_broker(each, broker.node_id) for each in delta.configs_changed)
         if changes_broker:
             broker.take_dynamic_configs(image)
@@ -193,7 +191,7 @@ class MetadataPublisher:
         """Take on roles; those of coordinators last, whose shards look at the new image."""
         changes = self._changes
         yield from changes.take(roles, lambda role: not changes.is_of_coordinator(role))
-        self._published = image
+        self.published = image
         yield from changes.take(roles, changes.is_of_coordinator)
 
     def _update_settings(self, update: MetadataUpdate, names: Iterable[str] | None) -> Steps[None]:

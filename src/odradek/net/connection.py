@@ -203,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         is_handled = False
         self._draining = True
         try:
-            while not (self._congested or self._closing or self._stopping):
+            while self._unread and not (self._congested or self._closing or self._stopping):
                 if self._is_awaited and not self._may_go_on(reader.next_key()):
                     break
                 frame = reader.next_frame()

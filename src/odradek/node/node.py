@@ -28,7 +28,7 @@ from odradek.core.slices import Handle, Slices
 from odradek.metadata.image import MetadataUpdate
 from odradek.metadata.nodes import Endpoint
 from odradek.metadata.record_versions import VersionedRecord
-from odradek.net.server import ConnectionInfo, Handler, Reply, Server
+from odradek.net.server import ConnectionInfo, Reply, Server
 from odradek.node.controller_access import (
     FORWARDING_IN_FLIGHT_MAX,
     ControllerAccess,
@@ -393,14 +393,15 @@ class Node(QuorumListener):
     def _handle(self, request: Request, connection: ConnectionInfo, reply: Reply) -> bool | None:
         if self.failure is not None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "stopping")
-        handle: Handler | None
         if connection.listener in self.config.controller_listener_names:
-            handle = None if self._controller is None else self._controller.listener.handle
-        else:
-            handle = None if self._broker is None else self._broker.handle
-        if handle is None:
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting")
-        return handle(request, connection, reply)
+            if self._controller is None:
+                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting")
+            self._controller.listener.handle(request, connection, reply)
+            return None
+        broker = self._broker
+        if broker is None or not broker.is_ready:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting or stopping")
+        return broker.dispatch(request, connection, reply)
 
     def _count_requests(self) -> int:
         return self.server.counters.requests

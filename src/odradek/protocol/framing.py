@@ -22,6 +22,7 @@ from odradek.protocol.message import Buffer, Message, Struct
 from odradek.protocol.primitives import too_many, too_short, uvarint, write_uvarint
 
 _SIZE: Final = BinaryStruct(">i")
+_SIZE_BYTES: Final = 4
 _REQUEST_START: Final = BinaryStruct(">hhih")
 _KEY: Final = BinaryStruct(">h")
 _RESPONSE_START: Final = BinaryStruct(">ii")
@@ -65,16 +66,19 @@ class FrameReader:
 
     def writable(self) -> memoryview:
         """Return free space, never empty."""
-        size = len(self._buffer)
-        if self._end > self._peak:
-            self._peak = self._end
-        if self._start == self._end:
-            if size > KEPT_BUFFER_BYTES_MAX:
-                self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
-            elif self._end == size < RECEIVE_BUFFER_BYTES:
-                self._buffer = bytearray(min(GROWTH * size, RECEIVE_BUFFER_BYTES))
-            self._start = self._end = 0
-        elif self._end == size:
+        end = self._end
+        if end > self._peak:
+            self._peak = end
+        if self._start == end:
+            if end:
+                size = len(self._buffer)
+                if size > KEPT_BUFFER_BYTES_MAX:
+                    self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
+                elif end == size < RECEIVE_BUFFER_BYTES:
+                    self._buffer = bytearray(min(GROWTH * size, RECEIVE_BUFFER_BYTES))
+                self._start = self._end = 0
+            return memoryview(self._buffer)
+        if end == len(self._buffer):
             self._make_room()
         return memoryview(self._buffer)[self._end :]
 
@@ -98,15 +102,15 @@ class FrameReader:
             CorruptionError: The size is negative or over the limit; nothing that follows in the
                 stream can be trusted.
         """
-        start = self._start + _SIZE.size
-        if start > self._end:
+        start, end = self._start + _SIZE_BYTES, self._end
+        if start > end:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, self._start)
         # Checked before the body arrives: a hostile size must not make us wait for 2 GiB.
         if not 0 <= size <= self.frame_bytes_max:
             raise CorruptionError(f"frame of {size} bytes, limit is {self.frame_bytes_max}")
-        stop = start + int(size)
-        if stop > self._end:
+        stop: int = start + size
+        if stop > end:
             return None
         self._start = stop
         return memoryview(self._buffer)[start:stop]
@@ -190,12 +194,14 @@ def open_request(frame: memoryview) -> Request:
                 raise too_short("client id", stop - len(frame))
             client_id = str(frame[position:stop], "utf-8")
             position = stop
-        if api.is_flexible(version):
-            position = _skip_header_tags(frame, position)
+        if version >= api.flexible_from:
+            # One byte says that there are no tags, as in nearly every request.
+            position = _skip_header_tags(frame, position) if frame[position] else position + 1
     except (struct_error, IndexError, UnicodeDecodeError) as error:
         raise CorruptionError(f"request header: {error}") from error
     request = Request(api, version, correlation_id, client_id, frame[position:])
-    if not request.is_unknown_api_versions:
+    is_known = api.version_known_min <= version <= api.version_max
+    if not is_known and not request.is_unknown_api_versions:
         api.check_known(version)
     return request
 
@@ -260,7 +266,7 @@ def frame_request(
 def frame_response(message: Message, api: Api, version: int, correlation_id: int) -> list[Buffer]:
     """Return a whole response frame in pieces."""
     out = bytearray(_RESPONSE_START.pack(0, correlation_id))
-    if api.response_header_version(version):
+    if version >= api.flexible_from and api.response_header_version(version):
         out.append(0)
     return _frame(message, version, out)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import Final, TypeAlias
 
 from odradek.core.event import Event
-from odradek.metadata.image import ClusterImage, MetadataProvenance, MetadataUpdate
+from odradek.metadata.image import MetadataProvenance, MetadataUpdate
 from odradek.metadata.loader import MetadataLoader
 from odradek.protocol.versioned import decode_metadata
 from odradek.quorum.metadata_log import MetadataLog
@@ -42,7 +42,8 @@ class CommittedLoader:
         self._on_update = on_update
         self._on_loaded = on_loaded
         self._failed = failed
-        self._loader = MetadataLoader()
+        self.loader = MetadataLoader()
+        """Has the image, which each request looks at."""
         self._run_steps: RunSteps = run_here
         self._is_loading = False
         self._committed_offset = 0
@@ -53,12 +54,8 @@ class CommittedLoader:
         """Up to where the image has everything, exclusive."""
 
     @property
-    def image(self) -> ClusterImage:
-        return self._loader.image
-
-    @property
     def in_transaction(self) -> bool:
-        return self._loader.in_transaction
+        return self.loader.in_transaction
 
     def load_with(self, run_steps: RunSteps) -> None:
         self._run_steps = run_steps
@@ -116,7 +113,7 @@ class CommittedLoader:
     def _load_snapshot(self, snapshot: LoadedSnapshot) -> Generator[None, None, None]:
         (offset, epoch), content = snapshot
         provenance = MetadataProvenance(offset - 1, epoch, content.last_contained_log_timestamp_ms)
-        update = yield from self._loader.load_snapshot_in_steps(content.records(), provenance)
+        update = yield from self.loader.load_snapshot_in_steps(content.records(), provenance)
         self._publish(update)
         self.offset = offset
 
@@ -126,9 +123,9 @@ class CommittedLoader:
         )
         if not header.is_control:
             for record in read_records(buffer, header):
-                self._loader.replay(decode_metadata(record.value or b""))
+                self.loader.replay(decode_metadata(record.value or b""))
                 yield
-        update = yield from self._loader.end_batch(provenance)
+        update = yield from self.loader.end_batch(provenance)
         if update is not None:
             self._publish(update)
 

@@ -287,7 +287,7 @@ class MetadataQuorum:
     @property
     def image(self) -> ClusterImage:
         """The committed image."""
-        return self._loader.image
+        return self._loader.loader.image
 
     committed_image = image
 

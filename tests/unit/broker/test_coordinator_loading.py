@@ -10,7 +10,6 @@ import pytest
 
 from odradek.broker.broker_server import BrokerServer
 from odradek.broker.coordinator_turn import append_records
-from odradek.broker.metadata_publisher import MetadataPublisher
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.record import CoordinatorRecord
 from odradek.core.errors import ErrorCode
@@ -368,7 +367,7 @@ def test_a_coordinator_that_nobody_could_reach_is_not_named(
     image = leadership.image
     request = FindCoordinatorRequest(coordinator_keys=["simple"])
     with monkeypatch.context() as patch:
-        patch.setattr(MetadataPublisher, "image", property(lambda _: image))
+        patch.setattr(BrokerServer, "image", property(lambda _: image))
         (found,) = connection.ask(request, FindCoordinatorResponse).coordinators
     assert found.error_code == NOT_AVAILABLE
     assert (found.node_id, found.host, found.port) == (-1, "", -1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.metadata_publisher import MetadataPublisher
+from odradek.broker.broker_server import BrokerServer
 from odradek.metadata.image import ClusterImage
 from odradek.protocol.generated.describe_cluster import (
     DescribeClusterRequest,
@@ -33,7 +33,7 @@ def image(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> ClusterImage:
             other_broker(4, fenced=False, listener="INTERNAL"),
         ]
     )
-    monkeypatch.setattr(MetadataPublisher, "image", image)
+    monkeypatch.setattr(BrokerServer, "image", image)
     return image
 
 

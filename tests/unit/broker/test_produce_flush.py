@@ -82,7 +82,7 @@ def test_a_node_whose_last_directory_failed_gives_up(
 
 
 def leader_of(broker: Broker, partition: int) -> int:
-    return broker.node.broker.publisher.image.topics["t"].partitions[partition].leader
+    return broker.node.broker.image.topics["t"].partitions[partition].leader
 
 
 def test_a_directory_that_failed_leaves_the_others_at_work(

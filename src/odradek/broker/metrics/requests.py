@@ -36,24 +36,23 @@ class RequestStats:
         self.waited_total = Histogram()
         self._count_errors = error_counter(api.response())
 
-    def on_answered_at_once(self, message: Message | None, version: int, total_us: int) -> None:
-        """Count a request; ``message`` is None if the client wants no answer."""
-        self.versions[version] += 1
-        # As Histogram.record does it: a call is a good part of what all of this costs.
-        histogram = self.at_once
-        histogram.counts[bisect_left(BOUNDS_US, total_us)] += 1
-        histogram.sum_us += total_us
-        if message is not None:
-            self._count_errors(message, self.errors)
-
-    def on_answered_later(
+    def on_answered(
         self, message: Message | None, version: int, total_us: int, local_us: int
     ) -> None:
-        """Count a request whose handler took ``local_us`` and left the answer to others."""
+        """Count a request; ``message`` is None if the client wants no answer.
+
+        ``local_us`` is how long the handler took if it left the answer to others, else -1.
+        """
         self.versions[version] += 1
-        self.waited_total.record(total_us)
-        self.waited_local.record(local_us)
-        self.waited_remote.record(total_us - local_us)
+        if local_us < 0:
+            # As Histogram.record does it: a call is a good part of what all of this costs.
+            histogram = self.at_once
+            histogram.counts[bisect_left(BOUNDS_US, total_us)] += 1
+            histogram.sum_us += total_us
+        else:
+            self.waited_total.record(total_us)
+            self.waited_local.record(local_us)
+            self.waited_remote.record(total_us - local_us)
         if message is not None:
             self._count_errors(message, self.errors)
 
