@@ -63,6 +63,8 @@ class CoordinatorOutbox:
 
     def resume(self) -> None:
         """Send what was committed meanwhile, and go on."""
+        if self.is_settled:
+            return  # nothing to send or to watch: as nearly always without followers
         if self._held and self._held[0].offset <= self._partition.log.high_watermark:
             self._on_advanced()
         else:

@@ -125,10 +125,13 @@ class CoordinatorRuntime(Generic[S]):
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE: the topic does not exist yet.
         """
+        return TopicPartition(self.topic, self._number_for(key))
+
+    def _number_for(self, key: str) -> int:
         topic = self._broker.image.topics.get(self.topic)
         if topic is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist yet")
-        return TopicPartition(self.topic, partition_of(key, len(topic.partitions)))
+        return partition_of(key, len(topic.partitions))
 
     def leader_for(self, key: str) -> int | None:
         """Return the broker whose shard looks after a key, if there is one now."""
@@ -150,7 +153,7 @@ class CoordinatorRuntime(Generic[S]):
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        return self._find(key).shard
+        return self._find(key, self.now()).shard
 
     def read_each(
         self,
@@ -181,9 +184,10 @@ class CoordinatorRuntime(Generic[S]):
 
         if not wanted:
             then([])
+        now = self.now()
         for slot, each in enumerate(wanted):
             try:
-                led = self._find(key_of(each))
+                led = self._find(key_of(each), now)
             except ApiError as error:
                 refused(slot, each, error.code)
                 continue
@@ -202,7 +206,8 @@ class CoordinatorRuntime(Generic[S]):
     ) -> None:
         """Have all shards answer from what they know, as ``read_each``; all or none."""
         try:
-            leds = [self._ready(led) for led in list(self._led.values())]
+            now = self.now()
+            leds = [self._ready(led, now) for led in list(self._led.values())]
             for led in leds:
                 self._flush(led)
         except ApiError as error:
@@ -241,8 +246,9 @@ class CoordinatorRuntime(Generic[S]):
         response if it is not to go out as it is. For ``is_blind`` see ``coordinator_turn``.
         """
         deliver = deliver or context.reply
+        now = self.now()
         try:
-            led = self._find(key, is_blind=is_blind)
+            led = self._find(key, now, is_blind=is_blind)
         except ApiError as error:
             deliver(refuse(error.code))
             return PENDING
@@ -250,13 +256,13 @@ class CoordinatorRuntime(Generic[S]):
         caller = Caller(waiting, context.version, context.client_id or "", f"/{context.peer_host}")
         led.waiting[waiting] = None
         try:
-            result = call(led.shard, caller, self.now())
+            result = call(led.shard, caller, now)
         except ApiError as error:
             # Why it was refused may be something that is not committed.
             refuse_now = partial(self._refuse, led, waiting)
             self._hold(led, partial(refuse_now, error.code), refuse_now)
             return PENDING
-        self._carry_out(led, key, self._answering(led, result), is_blind=is_blind)
+        self._carry_out(led, key, result, is_blind=is_blind)
         return PENDING
 
     def ask(
@@ -268,17 +274,24 @@ class CoordinatorRuntime(Generic[S]):
     ) -> None:
         """Have a shard decide something for another part of this node.
 
-        ``then`` gets it when it is committed. ``failed`` is called instead if there is no shard for
-        it here, or none any more, or if it cannot be written or is not committed in time.
+        What it decides without records changes nothing. ``then`` gets it when it is committed.
+        ``failed`` is called instead if there is no shard for it here, or none any more, or if it
+        cannot be written or is not committed in time.
         """
+        now = self.now()
         try:
-            led = self._find(key)
+            led = self._find(key, now)
         except ApiError as error:
             failed(error.code)
             return
-        records, answer = call(led.shard, self.now())
-        planned = Planned(Result(tuple(records)), partial(then, answer), failed)
-        self._carry_out(led, key, planned)
+        records, answer = call(led.shard, now)
+        if records:
+            planned = Planned(Result(tuple(records)), partial(then, answer), failed)
+            self._carry_out_planned(led, key, planned)
+        elif led.outbox.is_settled:
+            then(answer)
+        else:
+            self._hold(led, partial(then, answer), failed)
 
     def tell_all(self, call: Callable[[S, Instant], Iterable[Result]]) -> None:
         """Tell every loaded shard about something that happened."""
@@ -287,17 +300,18 @@ class CoordinatorRuntime(Generic[S]):
             if led.is_loaded:
                 self._apply_each(led, call(led.shard, now))
 
-    def _find(self, key: str, *, is_blind: bool = False) -> Led[S]:
+    def _find(self, key: str, now: Instant, *, is_blind: bool = False) -> Led[S]:
         """Return the shard of a key, which has replayed all that a plan for it depends on."""
-        led = self._led.get(self.partition_for(key).partition)
+        led = self._led.get(self._number_for(key))
         if led is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, key)
-        led = self._ready(led)
+        if not led.is_loaded or led.deadline_ms <= now.monotonic_ms:
+            self._ready(led, now)
         if led.turn.planned and led.turn.concerns(key, is_blind=is_blind):
             self._flush(led)
         return led
 
-    def _ready(self, led: Led[S]) -> Led[S]:
+    def _ready(self, led: Led[S], now: Instant) -> Led[S]:
         """Return a shard as it is to be asked: with all done that is due.
 
         Its timer may be ready in the same turn of the loop as a request, and come second: a member
@@ -305,8 +319,8 @@ class CoordinatorRuntime(Generic[S]):
         """
         if not led.is_loaded:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(led.partition.key))
-        if led.deadline_ms <= self._broker.clock.monotonic_ms():
-            self._tick_one(led, self.now())
+        if led.deadline_ms <= now.monotonic_ms:
+            self._tick_one(led, now)
         return led
 
     # Carrying out.
@@ -315,7 +329,7 @@ class CoordinatorRuntime(Generic[S]):
         """Carry out results that may be about any key, one after the other, at once."""
         self._flush(led)
         for result in results:
-            self._append_now(led, self._answering(led, result))
+            self._apply(led, result)
         self._on_applied(led)
         self._arm(led)
 
@@ -328,39 +342,60 @@ class CoordinatorRuntime(Generic[S]):
     def _on_applied(self, led: Led[S]) -> None:
         """Do what a shard wants besides records and replies; for subclasses."""
 
+    def _carry_out(self, led: Led[S], key: str, result: Result, *, is_blind: bool = False) -> None:
+        """Carry out a result about a key: with the rest of the turn, if there are followers.
+
+        Its batch would otherwise have a round trip to them of its own.
+        """
+        if led.partition.has_followers and result.records and result.producer is None:
+            self._plan(led, key, self._answering(led, result), is_blind=is_blind)
+        else:
+            self._apply(led, result)
+            self._on_applied(led)
+        self._arm(led)
+
+    def _carry_out_planned(self, led: Led[S], key: str, planned: Planned) -> None:
+        """Do the same with records that are not for those who wait for replies."""
+        if led.partition.has_followers:
+            self._plan(led, key, planned, is_blind=False)
+        else:
+            self._flush(led)  # what was planned while there were followers comes first
+            self._append_each(led, self._batch_of(planned.result), (planned,))
+            self._on_applied(led)
+        self._arm(led)
+
+    def _plan(self, led: Led[S], key: str, planned: Planned, *, is_blind: bool) -> None:
+        """Have something written at the end of this turn of the loop."""
+        if not led.turn.has_room_for(planned.result):
+            self._flush(led)
+        if not led.turn.planned:
+            asyncio.get_running_loop().call_soon(self._end_turn, led)
+        led.turn.add(key, planned, self._broker.clock.now_ms(), is_blind=is_blind)
+
     def _answering(self, led: Led[S], result: Result) -> Planned:
         replies = result.replies
         send = partial(self._send, led, replies) if replies else None
         return Planned(result, send, partial(self._refuse_replies, led, replies))
 
-    def _carry_out(
-        self, led: Led[S], key: str, planned: Planned, *, is_blind: bool = False
-    ) -> None:
-        """Carry out what was planned for a key: with the rest of the turn, if there are followers.
-
-        Its batch would otherwise have a round trip to them of its own.
-        """
-        result = planned.result
-        if not (result.records and led.partition.has_followers and result.producer is None):
-            self._append_now(led, planned)
-            self._on_applied(led)
-        else:
-            if not led.turn.has_room_for(result):
-                self._flush(led)
-            if not led.turn.planned:
-                asyncio.get_running_loop().call_soon(self._end_turn, led)
-            led.turn.add(key, planned, self._broker.clock.now_ms(), is_blind=is_blind)
-        self._arm(led)
-
-    def _append_now(self, led: Led[S], planned: Planned) -> None:
-        result = planned.result
+    def _apply(self, led: Led[S], result: Result) -> None:
+        """Append a result now, and send its replies when that is committed."""
+        replies = result.replies
         if result.records:
             if led.turn.planned:
-                self._flush(led)  # it comes first
-            batch = batch_of(result, self._codec(), self._broker.clock.now_ms())
-            self._append_each(led, batch, (planned,))
-        elif planned.send is not None:
-            self._hold(led, planned.send, planned.refuse)
+                self._flush(led)  # that comes first
+            code = self._write(led, self._batch_of(result), (result,))
+            if code:
+                self._refuse_replies(led, replies, code)
+                self._on_append_failed(led, result)
+                return
+        if replies:
+            if led.outbox.is_settled:
+                self._send(led, replies)
+            else:
+                self._hold_replies(led, replies)
+
+    def _batch_of(self, result: Result) -> bytearray:
+        return batch_of(result, self._codec(), self._broker.clock.now_ms())
 
     def _end_turn(self, led: Led[S]) -> None:
         if self._is_led(led):  # else all was refused
@@ -375,7 +410,17 @@ class CoordinatorRuntime(Generic[S]):
             self._arm(led)
 
     def _append_each(self, led: Led[S], batch: bytearray, planned: Sequence[Planned]) -> None:
-        """Append the batch of what is planned and replay it into the shard: all of it or nothing.
+        """Append the batch of what is planned: all of it or nothing."""
+        code = self._write(led, batch, [each.result for each in planned])
+        for each in planned:
+            if code:
+                each.refuse(code)
+                self._on_append_failed(led, each.result)
+            elif each.send is not None:
+                self._hold(led, each.send, each.refuse)
+
+    def _write(self, led: Led[S], batch: bytearray, results: Iterable[Result]) -> ErrorCode:
+        """Append the batch of some results and replay them into the shard; return what went wrong.
 
         What an append commits must not be answered before the replay. An answer may bring the next
         plan, and that would not know of these records, although they come before its own.
@@ -384,30 +429,23 @@ class CoordinatorRuntime(Generic[S]):
         outbox.pause()
         try:
             now_ms = self._broker.clock.now_ms()
-            appended = led.partition.append(batch, now_ms, origin=AppendOrigin.COORDINATOR)
+            offset, *_ = led.partition.append(batch, now_ms, origin=AppendOrigin.COORDINATOR)
         except ApiError as error:
             outbox.resume()
-            self._on_append_failed(led, planned, _told(error.code))
-            return
-        self._replay(led, appended.base_offset, planned)
-        outbox.resume()
-        for each in planned:
-            if each.send is not None:
-                self._hold(led, each.send, each.refuse)
-
-    def _replay(self, led: Led[S], offset: int, planned: Sequence[Planned]) -> None:
-        for result, _, _ in planned:
-            producer_id = NO_PRODUCER_ID if result.producer is None else result.producer.producer_id
-            for record in result.records:
-                led.shard.replay(record.key, record.value, offset=offset, producer_id=producer_id)
+            return _told(error.code)
+        replay = led.shard.replay
+        for records, _, producer in results:
+            producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
+            for record in records:
+                replay(record.key, record.value, offset=offset, producer_id=producer_id)
                 offset += 1
+        outbox.resume()
+        return ErrorCode.NONE
 
-    def _on_append_failed(self, led: Led[S], planned: Sequence[Planned], code: ErrorCode) -> None:
-        for each in planned:
-            each.refuse(code)
-            # What the shard says to it has replies only: it is not asked to write again.
-            for after in led.shard.on_append_failed(each.result.records, self.now()):
-                self._hold_replies(led, after.replies)
+    def _on_append_failed(self, led: Led[S], result: Result) -> None:
+        # What the shard says to it has replies only: it is not asked to write again.
+        for after in led.shard.on_append_failed(result.records, self.now()):
+            self._hold_replies(led, after.replies)
 
     def append_marker(
         self, number: int, batch: bytearray, producer_id: int, *, is_committed: bool, version: int
@@ -504,7 +542,7 @@ class CoordinatorRuntime(Generic[S]):
     def _on_loaded(self, led: Led[S]) -> Steps[None]:
         """Let a shard begin, now that its log is replayed; yields after some results."""
         for count, result in enumerate(led.shard.on_loaded(self.now()), 1):
-            self._append_now(led, self._answering(led, result))
+            self._apply(led, result)
             if count % RESULTS_PER_STEP == 0:
                 yield
                 if not self._is_led(led):

@@ -31,7 +31,7 @@ until the coordinator moves. A marker that is written twice does no harm.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.broker.peer_queue import PeerQueue, known_code
@@ -127,9 +127,16 @@ class MarkerSender:
         """How many transactions have partitions that wait for another try, or for a leader."""
         return len(self._again.keys() | self._leaderless.keys())
 
-    def send(self, writing: MarkerWriting) -> None:
+    def send(
+        self,
+        markers: "MarkersToWrite",
+        is_over: Callable[[], bool],
+        written: Callable[[Iterable[TopicPartition]], None],
+    ) -> MarkerWriting:
         """Bring the markers of a transaction to all its partitions, however long it takes."""
-        self._route(writing, writing.markers.partitions)
+        writing = MarkerWriting(markers, is_over, written)
+        self._route(writing, markers.partitions)
+        return writing
 
     def on_update(self) -> None:
         """Look again who leads what had no leader; give up peers that are gone."""
@@ -150,27 +157,42 @@ class MarkerSender:
 
     # Where to.
 
-    def _route(self, writing: MarkerWriting, partitions: Iterable[TopicPartition]) -> None:
-        # In slices: a transaction may have very many partitions that this broker leads.
-        self._broker.slices.run(self._route_each(writing, partitions), lambda _: None)
+    def _route(self, writing: MarkerWriting, partitions: Sequence[TopicPartition]) -> None:
+        if len(partitions) <= PARTITIONS_PER_STEP:
+            self._route_some(writing, partitions)
+        else:
+            self._broker.slices.run(self._route_in_steps(writing, partitions), lambda _: None)
 
-    def _route_each(
-        self, writing: MarkerWriting, partitions: Iterable[TopicPartition]
+    def _route_in_steps(
+        self, writing: MarkerWriting, partitions: Sequence[TopicPartition]
     ) -> Steps[None]:
-        for count, partition in enumerate(partitions, 1):
-            if self._is_closed or not writing.is_wanted:
-                return
+        # A transaction may have very many partitions that this broker leads.
+        for start in range(0, len(partitions), PARTITIONS_PER_STEP):
+            self._route_some(writing, partitions[start : start + PARTITIONS_PER_STEP])
+            yield
+
+    def _route_some(self, writing: MarkerWriting, partitions: Iterable[TopicPartition]) -> None:
+        if self._is_closed or not writing.is_wanted:
+            return
+        done = []
+        for partition in partitions:
             leader = self.find_leader(partition)
             if leader is None:
-                writing.written((partition,))  # the topic is gone
+                done.append(partition)  # the topic is gone
             elif leader == self._broker.node_id:
-                self._write_here(writing, partition)
+                code = self._write_here(writing, partition)
+                if code is ErrorCode.NONE:
+                    done.append(partition)
+                elif code is not None:
+                    self.on_outcomes(writing, [(partition, code)])
+                    if writing.is_given_up:
+                        break
             elif leader == NO_LEADER or self._broker.peers.find_address(leader) is None:
                 self._leaderless.setdefault(writing, []).append(partition)
             else:
                 self._queue_for(leader).add(writing, partition)
-            if count % PARTITIONS_PER_STEP == 0:
-                yield
+        if done:
+            writing.written(done)
 
     def find_leader(self, partition: TopicPartition) -> int | None:
         """Return who leads a partition, NO_LEADER if none does; None if there is no such one."""
@@ -184,12 +206,9 @@ class MarkerSender:
             queue = self._queues[broker_id] = _LeaderQueue(self._broker, broker_id, self)
         return queue
 
-    def _write_here(self, writing: MarkerWriting, partition: TopicPartition) -> None:
+    def _write_here(self, writing: MarkerWriting, partition: TopicPartition) -> ErrorCode | None:
+        """Write a marker as the leader; return what became of it, None if that is still to come."""
         markers = writing.markers
-
-        def outcome(code: ErrorCode) -> None:
-            self.on_outcomes(writing, [(partition, code)])
-
         try:
             led, end_offset = append_marker(
                 self._broker,
@@ -201,10 +220,14 @@ class MarkerSender:
                 transaction_version=markers.transaction_version,
             )
         except ApiError as error:
-            outcome(error.code)
-            return
-        # Without a deadline: it is committed some day, or refused when leadership is lost.
-        led.when_committed(end_offset, outcome)
+            return error.code
+        code = led.find_outcome(end_offset)
+        if code is None:
+            # Without a deadline: it is committed some day, or refused when leadership is lost.
+            led.when_committed(
+                end_offset, lambda code: self.on_outcomes(writing, [(partition, code)])
+            )
+        return code
 
     # What became of it.
 

@@ -248,6 +248,10 @@ class Partition:
         if self._watches or self._end_watches:
             self._on_offsets_moved()
 
+    def find_outcome(self, offset: int) -> ErrorCode | None:
+        """Return what ``when_committed`` would tell now, None if all is not committed yet."""
+        return self._committed(offset) if offset <= self.log.high_watermark else None
+
     def when_committed(self, offset: int, outcome: Outcome) -> None:
         """Call ``outcome`` when all before ``offset`` is committed: now, if it is."""
         if offset <= self.log.high_watermark:
@@ -304,7 +308,9 @@ class Partition:
     def _committed(self, offset: int) -> ErrorCode:
         """Return what to say of committed records: enough replicas have them, or too few."""
         leadership = self.leadership
-        if leadership is None or leadership.enough(offset) is Enough.YES:
+        if leadership is None or not self.has_followers:
+            return ErrorCode.NONE
+        if leadership.enough(offset) is Enough.YES:
             return ErrorCode.NONE
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -333,9 +339,9 @@ class Partition:
         log, traffic = self.log, self.traffic
         traffic.total_produce_requests += 1
         try:
-            if isinstance(opened, ApiError):
+            if opened is not None and isinstance(opened, ApiError):
                 raise opened
-            if needs_all and self.has_followers:
+            if self.has_followers and needs_all:
                 self._refuse_under_min_isr()
             with self._store.writing_guard(self.key):
                 result = log.append_as_leader(
@@ -546,7 +552,7 @@ class Partition:
 
     def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether a transaction of this producer is open here."""
-        state = self.log.producer_states.active_producers.get(producer_id)
+        state = self.log.producer_states.find(producer_id)
         return (
             state is not None
             and state.current_txn_first_offset is not None

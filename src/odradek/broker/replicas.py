@@ -169,6 +169,13 @@ class Replicas:
                 if the client says which epoch it knows, FENCED_LEADER_EPOCH and
                 UNKNOWN_LEADER_EPOCH.
         """
+        partition = self._partitions.get(key)
+        if (
+            partition is not None
+            and partition.leadership is not None
+            and current_leader_epoch in (NO_LEADER_EPOCH, partition.leader_epoch)
+        ):
+            return partition
         partition = self.replica(key, current_leader_epoch)
         if not partition.is_leader:
             self._refuse_if_offline(key)

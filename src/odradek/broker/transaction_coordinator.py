@@ -124,7 +124,26 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         is_add: bool,
         version: int,
     ) -> None:
-        """Ask the coordinator of a transaction, on whichever broker: see ``add_or_verify``."""
+        """Ask the coordinator of a transaction, on whichever broker: see ``add_or_verify``.
+
+        That is the leader of its partition of ``__transaction_state``, as this broker's image has
+        it: nobody is asked who it is. If it is this broker its shard is asked at once.
+        """
+        coordinator = self.leader_for(transactional_id)
+        if coordinator == self._broker.node_id:
+            self.add_or_verify(
+                transactional_id,
+                producer_id,
+                producer_epoch,
+                partitions,
+                then,
+                is_add=is_add,
+                version=version,
+            )
+            return
+        if coordinator is None:
+            then(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
         from odradek.broker.verification_sender import Question, VerificationSender
 
         if self._questions is None:
@@ -132,7 +151,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         question = Question(
             transactional_id, producer_id, producer_epoch, partitions, is_add, version, then
         )
-        self._questions.ask(question)
+        self._questions.ask(coordinator, question)
 
     def stop(self) -> None:
         super().stop()
@@ -164,12 +183,12 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         self._arm(led)
 
     def _send_markers(self, led: Led["TransactionShard"], markers: "MarkersToWrite") -> None:
-        from odradek.broker.marker_sender import MarkerSender, MarkerWriting
-
         if self._sender is None:
+            from odradek.broker.marker_sender import MarkerSender
+
             self._sender = MarkerSender(self._broker)
         is_over, written = partial(self._is_over, led), partial(self._on_markers, led, markers)
-        self._sender.send(MarkerWriting(markers, is_over, written))
+        self._sender.send(markers, is_over, written)
 
     def _is_over(self, led: Led["TransactionShard"]) -> bool:
         """Whether the shard has been given up: the new leader writes what is left."""
@@ -194,8 +213,9 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
                 now,
                 prepared_offset=markers.prepared_offset,
             )
-            # Many transactions may be complete at once, and are so in one batch.
-            self._carry_out(led, transactional_id, self._answering(led, written))
+            if written.records:
+                # Many transactions may be complete at once, and are so in one batch.
+                self._carry_out(led, transactional_id, written)
 
     def _new_shard(self, leader_epoch: int) -> "TransactionShard":
         from odradek.coordinator.transaction.settings import TransactionSettings

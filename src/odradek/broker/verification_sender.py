@@ -1,9 +1,7 @@
-"""Asks coordinators whether partitions are part of a transaction (AddPartitionsToTxn, from v4 on).
+"""Asks other brokers whether partitions are part of a transaction (AddPartitionsToTxn, from v4 on).
 
-The coordinator of a transactional id is the leader of its partition of ``__transaction_state``, as
-this broker's image has it: nobody is asked who it is. If it is this broker, its shard is asked at
-once. Another broker gets the questions about many transactions in one request, one request at a
-time (``PeerQueue``).
+A coordinator gets the questions about many transactions in one request, one request at a time
+(``PeerQueue``).
 
 While a request is under way, one question of each transactional id may wait for the next. When
 there is another, Kafka's rules say which of the two is asked::
@@ -72,22 +70,10 @@ class VerificationSender:
         self._coordinators: dict[int, _Coordinator] = {}
         self._is_closed = False
 
-    def ask(self, question: Question) -> None:
-        """Ask the coordinator; ``then`` of the question is called once, now or later."""
-        broker = self._broker
-        coordinator = broker.transactions.leader_for(question.transactional_id)
-        if coordinator is None or self._is_closed:
+    def ask(self, coordinator: int, question: Question) -> None:
+        """Ask another broker; ``then`` of the question is called once, now or later."""
+        if self._is_closed:
             question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif coordinator == broker.node_id:
-            broker.transactions.add_or_verify(
-                question.transactional_id,
-                question.producer_id,
-                question.producer_epoch,
-                question.partitions,
-                question.then,
-                is_add=question.is_add,
-                version=question.version,
-            )
         else:
             self._coordinator(coordinator).ask(question)
 

@@ -87,6 +87,9 @@ class LocalPartition:
             raise ApiError(self.refusal)
         self.log.log_end_offset += 1
 
+    def find_outcome(self, offset: int) -> None:
+        assert offset == self.log.log_end_offset
+
     def when_committed(self, offset: int, outcome: Callable[[ErrorCode], None]) -> None:
         assert offset == self.log.log_end_offset
         self.waiting.append(outcome)

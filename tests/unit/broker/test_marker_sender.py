@@ -37,9 +37,7 @@ class Scene:
         def written(done: Iterable[TopicPartition]) -> None:
             self.written += [(producer_id, each) for each in done]
 
-        writing = MarkerWriting(markers, lambda: self.is_over, written)
-        self.sender.send(writing)
-        return writing
+        return self.sender.send(markers, lambda: self.is_over, written)
 
     def lead(self, leaders: dict[TopicPartition, int]) -> None:
         """Let the image say who leads, and the sender hear of it."""
@@ -365,7 +363,7 @@ def test_a_transaction_of_many_partitions_is_looked_at_in_steps() -> None:
         scene = Scene()
         partitions = [TopicPartition("t", number) for number in range(1_000)]
         scene.broker.leaders = dict.fromkeys(partitions, 1)
-        steps = scene.sender._route_each(scene.send(7), partitions)
+        steps = scene.sender._route_in_steps(scene.send(7), partitions)
         count = sum(1 for _ in steps)
         assert count == 1_000 // marker_sender.PARTITIONS_PER_STEP
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.broker import verification_sender
+from odradek.broker.transaction_coordinator import TransactionCoordinator
 from odradek.broker.verification_sender import Errors, Question, VerificationSender
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
@@ -33,10 +34,13 @@ class Scene:
         self.broker = ScriptedBroker(asyncio.get_running_loop().call_soon)
         self.coordinators: dict[str, int | None] = {"tx": 2, "ty": 2, "tz": 3}
         self.asked_here: list[tuple[Any, ...]] = []
-        cast("Any", self.broker).transactions = SimpleNamespace(
-            leader_for=self.coordinators.get, add_or_verify=self._add_or_verify
-        )
         self.sender = VerificationSender(cast("Any", self.broker))
+        self._transactions: Any = SimpleNamespace(
+            _broker=self.broker,
+            _questions=self.sender,
+            leader_for=self.coordinators.get,
+            add_or_verify=self._add_or_verify,
+        )
         self.answers: list[tuple[str, int, Errors]] = []
 
     def _add_or_verify(self, *asked: Any, is_add: bool, version: int) -> None:
@@ -56,8 +60,9 @@ class Scene:
 
         version = 2 if is_add else 0
         wanted = list(partitions or (T0,))
-        self.sender.ask(
-            Question(transactional_id, producer_id, epoch, wanted, is_add, version, then)
+        asked = transactional_id, producer_id, epoch, wanted, then
+        TransactionCoordinator.ask_coordinator(
+            self._transactions, *asked, is_add=is_add, version=version
         )
 
     async def lane(self, broker_id: int = 2, requests: int = 1) -> ScriptedLane:
@@ -222,7 +227,7 @@ async def test_a_client_that_asks_again_at_once_is_answered_once_for_each(scene:
         heard.append(errors[T0])
         scene.ask("tx", epoch=1)
 
-    scene.sender.ask(Question("tx", 7, 1, [T0], False, 0, again))
+    scene.sender.ask(2, Question("tx", 7, 1, [T0], False, 0, again))
     scene.ask("tx", epoch=1)
     assert heard == [AGAIN]
     assert scene.codes == [("tx", 1, {AGAIN})]

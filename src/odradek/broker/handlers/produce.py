@@ -35,7 +35,7 @@ from odradek.broker.current_leader import find_current_leader
 from odradek.broker.opening import ClosedBatch, Opened
 from odradek.broker.partition import Partition
 from odradek.broker.transaction_verification import Errors, add_patiently, verify
-from odradek.core.errors import ApiError, CorruptionError, ErrorCode
+from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition
 from odradek.protocol.generated.produce import (
     BatchIndexAndErrorMessage,
@@ -48,7 +48,7 @@ from odradek.protocol.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, parse_header
+from odradek.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, producer_of
 from odradek.storage.opening import OpeningDeferredError
 from odradek.storage.record_errors import RecordsRefusedError
 
@@ -281,7 +281,9 @@ def _verify(
         return
 
     def verified(errors: Errors) -> None:
-        then({each: _told(context, code) for each, code in errors.items()})
+        if any(errors.values()):
+            errors = {each: _told(context, code) for each, code in errors.items()}
+        then(errors)
 
     partitions = dict.fromkeys(partition for partition, _ in batches)
     asked = context.broker, request.transactional_id, producers.pop(), partitions, verified
@@ -307,12 +309,8 @@ def _transactional_batches(
         for data in topic.partition_data:
             records = data.records
             if isinstance(records, memoryview) and _is_transactional(records):
-                try:
-                    header = parse_header(records)
-                except CorruptionError:
-                    continue  # refused when it is its turn
-                producer = (header.producer_id, header.producer_epoch)
-                batches.append((TopicPartition(name, data.index), producer))
+                # Whether the batch is sound is looked at when it is its turn.
+                batches.append((TopicPartition(name, data.index), producer_of(records)))
     return batches
 
 
