@@ -101,8 +101,9 @@ def test_a_failed_write_to_the_metadata_log_ends_the_node_too(
         await node.start()
         with monkeypatch.context() as patched:
             patched.setattr(OsFile, "write", fail)
+            # It waits for what the start of the node may still have in flight.
             create_topic(node, lambda _reply: None)
-        await node.failed.wait()
+            await node.failed.wait()
         await node.stop()
 
     asyncio.run(asyncio.wait_for(story(), SECONDS_MAX))
