@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 HANDLERS: Final = {
     "AddOffsetsToTxn": "add_offsets_to_txn",
     "AddPartitionsToTxn": "add_partitions_to_txn",
+    "AddRaftVoter": "add_raft_voter",
     "AlterConfigs": "alter_configs",
     "AlterPartitionReassignments": "alter_partition_reassignments",
     "AlterReplicaLogDirs": "alter_replica_log_dirs",
@@ -89,6 +90,7 @@ HANDLERS: Final = {
     "OffsetForLeaderEpoch": "offset_for_leader_epoch",
     "Produce": "produce",
     "PushTelemetry": "push_telemetry",
+    "RemoveRaftVoter": "remove_raft_voter",
     "SyncGroup": "sync_group",
     "TxnOffsetCommit": "txn_offset_commit",
     "UnregisterBroker": "unregister_broker",

@@ -14,6 +14,7 @@ from odradek.metadata.image import ClusterImage
 from odradek.protocol.message import Message
 from odradek.quorum.active_controller import Caller
 from odradek.raft.messages import ReplicaKey
+from odradek.raft.voters import VoterSet
 
 R = TypeVar("R", bound=Message)
 
@@ -32,6 +33,14 @@ class ControlQuorum(QuorumPort, Protocol):
 
     @property
     def kraft_version(self) -> int: ...
+
+    @property
+    def appended_kraft_version(self) -> int:
+        """The level that will be, when all that is appended is committed."""
+
+    @property
+    def upgraded_voters(self) -> VoterSet | None:
+        """The voters as the log could name them, while it does not; only the leader has them."""
 
     def handle(self, request: Message, version: int, reply: Callable[[Message], None]) -> None:
         """Answer a request of the quorum's own APIs."""

@@ -22,11 +22,12 @@ from odradek.quorum.metadata_log_view import MetadataLogView
 from odradek.quorum.metadata_snapshots import LoadedSnapshot, MetadataSnapshots
 from odradek.quorum.metadata_upkeep import MetadataLogConfig
 from odradek.quorum.quorum_history import QuorumHistory
+from odradek.quorum.voter_messages import voters_to_record
 from odradek.raft.driver import AppendedVoters
 from odradek.raft.hard_state import HardState
 from odradek.raft.messages import OffsetAndEpoch
 from odradek.raft.quorum_state import QUORUM_STATE_FILE, read_quorum_state, write_quorum_state
-from odradek.raft.ready import AppendLeaderChange
+from odradek.raft.ready import AppendLeaderChange, AppendVoters
 from odradek.records import BatchBuilder, BatchHeader, ControlRecordType
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, write_atomically
@@ -175,11 +176,24 @@ class MetadataLog:
         )
         builder, now_ms = BatchBuilder(control=True), self._clock.now_ms()
         append_control(builder, ControlRecordType.LEADER_CHANGE, message, now_ms)
-        if not self.history.is_in_log:
+        records = self.history.latest
+        if change.voters is not None:
+            records = records._replace(voters=voters_to_record(change.voters))
+        if change.voters is not None or not self.history.is_in_log:
             # Formatting left them in a snapshot that stands for no log. From now on they are in
             # the log, where a voter finds them that fetches it from the start.
-            self.history.latest.append_to(builder, now_ms)
+            records.append_to(builder, now_ms)
         return self._append_control(builder, change.epoch)
+
+    def append_voters(self, change: AppendVoters) -> list[AppendedVoters]:
+        """Append a record that names the voters; nothing if there is no space for it."""
+        builder = BatchBuilder(control=True)
+        record = voters_to_record(change.voters)
+        append_control(builder, ControlRecordType.KRAFT_VOTERS, record, self._clock.now_ms())
+        try:
+            return self._append_control(builder, change.epoch)
+        except ApiError:
+            return []
 
     def _append_control(self, builder: BatchBuilder, epoch: int) -> list[AppendedVoters]:
         batch = builder.build()

@@ -173,6 +173,7 @@ class MetadataQuorum:
             now_ms=self._clock.monotonic_ms(),
             bootstrap_ids=self._addresses.bootstrap_ids,
             can_become_voter=self.settings.can_become_voter,
+            details=self.settings.details,
         )
         self._ports = RaftPorts(
             store,
@@ -346,9 +347,22 @@ class MetadataQuorum:
         return self._store.history.at(self._loader.offset).kraft_version
 
     @property
+    def appended_kraft_version(self) -> int:
+        """The level that will be, when all that is appended is committed."""
+        return self._store.history.latest.kraft_version
+
+    @property
     def voters(self) -> VotersRecord | None:
         """The voters by the log, with where they listen; None if it names none."""
         return self._store.history.latest.voters
+
+    @property
+    def upgraded_voters(self) -> VoterSet | None:
+        """The voters of a static quorum as the log could name them: with what they said of
+        themselves. None if the log does already, or if this node does not lead.
+        """
+        role = self._driver.node.role
+        return role.volatile_voters if isinstance(role, Leader) else None
 
     @property
     def voter_ids(self) -> tuple[int, ...]:

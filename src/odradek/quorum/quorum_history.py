@@ -12,6 +12,7 @@ from odradek.core.errors import CorruptionError
 from odradek.core.ids import ZERO_UUID
 from odradek.metadata.snapshots import QuorumRecords
 from odradek.protocol.generated.control_records import VotersRecord
+from odradek.quorum.voter_messages import details_of
 from odradek.raft.driver import AppendedVoters
 from odradek.raft.messages import ReplicaKey
 from odradek.raft.voter_history import VoterHistory
@@ -112,4 +113,4 @@ def voter_set(record: VotersRecord | None) -> VoterSet:
         raise CorruptionError(
             f"the metadata log names the voters {named}: expected up to {VOTERS_MAX}, each id once"
         )
-    return VoterSet(tuple(keys))
+    return VoterSet(tuple(keys), {each.voter_id: details_of(each) for each in voters})

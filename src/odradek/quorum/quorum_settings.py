@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.core.config import Address, BrokerConfig
+from odradek.metadata.features import KRAFT_VERSIONS
 from odradek.quorum.metadata_upkeep import MetadataLogConfig
-from odradek.quorum.raft_requests import Endpoint
 from odradek.raft.config import RaftConfig
+from odradek.raft.messages import VoterDetails, VoterEndpoint
 from odradek.storage.config import LogConfig
 
 _INDEX_ENTRY_BYTES: Final = 12  # the larger of the two: a time and an offset
@@ -23,10 +24,17 @@ class QuorumSettings:
     fetch_max_bytes: int = 1 << 20
     listener: str = ""
     """The name of the listener on which controllers talk to each other."""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[VoterEndpoint, ...] = ()
     """Where this node's controller listens, if it has that role."""
     can_become_voter: bool = True
     """Whether it is a controller. Brokers only follow, and do not wait for their flushes."""
+
+    @property
+    def details(self) -> VoterDetails | None:
+        """What the voters should have of this node; None if it listens nowhere, or never votes."""
+        if not self.can_become_voter or not self.endpoints:
+            return None
+        return VoterDetails(self.endpoints, KRAFT_VERSIONS.min, KRAFT_VERSIONS.max)
 
     @property
     def is_alone(self) -> bool:
@@ -49,7 +57,7 @@ class QuorumSettings:
             fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
             listener=names[0] if names else "",
             endpoints=tuple(
-                Endpoint(each.name, each.host, each.port)
+                VoterEndpoint(each.name, each.host, each.port)
                 for each in config.advertised_controller_listeners
             ),
             can_become_voter=config.is_controller,
@@ -64,6 +72,7 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
         request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
         retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
         fetch_snapshot_max_bytes=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
+        auto_join=config.flag("controller.quorum.auto.join.enable"),
     )
 
 

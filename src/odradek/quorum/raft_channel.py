@@ -2,7 +2,9 @@
 
 ``raft-fetch`` carries Fetch and FetchSnapshot: a Fetch may wait at the leader, and nothing that
 decides an election waits behind it. ``raft-vote`` carries Vote, BeginQuorumEpoch, EndQuorumEpoch
-and what a node says of itself (UpdateRaftVoter). One request is under way in a lane.
+and what a node says of itself (UpdateRaftVoter, and AddRaftVoter if it joins by itself). One
+request is under way in a lane. A node that is to be a voter is asked for its ApiVersions by a lane
+of its own, to the endpoint that it is said to have.
 
 A target is the id of a node, or the negative one of a bootstrap server; where it listens is looked
 up for each request. For each request the owner gets the response (``step``) or that none will
@@ -11,7 +13,6 @@ its connection. One that raft does not wait for any more is raft's to ignore, by
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -23,16 +24,22 @@ from odradek.protocol.message import Message
 from odradek.quorum.raft_channel_port import ChannelOwner
 from odradek.quorum.raft_requests import LeaderAddress, request_to_wire
 from odradek.quorum.raft_responses import leader_address_in, response_from_wire
+from odradek.quorum.voter_messages import unsupported_update
 from odradek.raft.messages import (
+    AddVoterResponse,
     FetchRequest,
     FetchSnapshotRequest,
+    ProbeVoterRequest,
+    ProbeVoterResponse,
+    RemoveVoterResponse,
     Request,
     Response,
+    UpdateVoterRequest,
     VoteRequest,
     VoteResponse,
 )
 from odradek.raft.voters import VOTERS_MAX
-from odradek.wire.lane import Failed, Lane, LaneError, LaneFailure, LaneSettings
+from odradek.wire.lane import Lane, LaneError, LaneFailure, LaneSettings
 
 TARGETS_MAX: Final = 2 * VOTERS_MAX
 """Voters and bootstrap servers with lanes; the one that was asked longest ago gives way."""
@@ -66,9 +73,13 @@ class RaftLanes:
         self._random = random
         self._targets: dict[int, _Lanes] = {}
         self._refusals: dict[int, ErrorCode] = {}  # by target: those that the log has
+        self._probing: Lane | None = None  # at most one voter is being added
         self._is_closed = False
 
     def send(self, target: int, request: Request) -> None:
+        if isinstance(request, ProbeVoterRequest):
+            self._probe(target, request)
+            return
         lanes = self._lanes_to(target)
         is_fetch = isinstance(request, FetchRequest | FetchSnapshotRequest)
         lane = lanes.fetch if is_fetch else lanes.vote
@@ -79,15 +90,37 @@ class RaftLanes:
             version_min=_version_min(request),
         )
 
-    def ask(
-        self, target: int, message: Message, then: Callable[[Message], None], failed: Failed
-    ) -> None:
-        """Send what is no request of raft's, UpdateRaftVoter say, in the lane of the votes."""
-        self._lanes_to(target).vote.send(message, then, failed)
+    def _probe(self, target: int, request: ProbeVoterRequest) -> None:
+        """Ask a node that is no voter yet: where the request says, by a connection for this."""
+        listener = self._owner.listener
+        found = next((each for each in request.endpoints if each.name == listener), None)
+        address = None if found is None else (found.host, found.port)
+        self._end_probe()
+        lane = Lane(f"raft-probe to {target}", lambda: address, self._settings, self._random)
+        self._probing = lane
+
+        def answered(answer: Message) -> None:
+            self._on_answer(lane, target, request.correlation_id, answer)
+            self._end_probe(lane)
+
+        def failed(_error: LaneError) -> None:
+            if not self._is_closed:
+                error = ErrorCode.BROKER_NOT_AVAILABLE
+                self._owner.step(ProbeVoterResponse(request.correlation_id, target, error))
+                self._end_probe(lane)
+
+        lane.send(request_to_wire(request, self._owner.sender), answered, failed)
+
+    def _end_probe(self, lane: Lane | None = None) -> None:
+        """Close the connection of the last probe; of this one, if it is still the last."""
+        if self._probing is not None and lane in (None, self._probing):
+            self._probing.close()
+            self._probing = None
 
     def close(self) -> None:
         """Close all connections; nothing is called back any more."""
         self._is_closed = True
+        self._end_probe()
         for lanes in self._targets.values():
             for lane in lanes:
                 lane.close()
@@ -144,6 +177,8 @@ class RaftLanes:
 
     def _names_leader(self, response: Response, leader: LeaderAddress) -> bool:
         """Whether an address is that of the leader now; peers that lag name earlier ones."""
+        if isinstance(response, AddVoterResponse | RemoveVoterResponse | ProbeVoterResponse):
+            return False
         is_latest = response.leader_epoch >= self._owner.epoch
         return leader.leader_id == response.leader_id and is_latest
 
@@ -154,6 +189,9 @@ class RaftLanes:
             if isinstance(request, VoteRequest) and request.pre_vote:
                 # The peer is from before pre-votes; raft goes on with a plain election.
                 self._owner.step(_unsupported_vote(request, target))
+                return
+            if isinstance(request, UpdateVoterRequest):
+                self._owner.step(unsupported_update(request.correlation_id, target))
                 return
             name = type(request).__name__
             _logger.warning(Event("peer too old", peer=target, request=name, problem=error))

@@ -29,6 +29,10 @@ class ChannelOwner(Protocol):
     def sender(self) -> Sender: ...
 
     @property
+    def listener(self) -> str:
+        """The name of the listener on which controllers talk to each other."""
+
+    @property
     def epoch(self) -> int: ...
 
     def find_address(self, node_id: int) -> Address | None: ...

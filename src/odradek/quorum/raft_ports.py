@@ -25,7 +25,7 @@ from odradek.quorum.raft_service import RaftService
 from odradek.raft.driver import AppendedVoters, RaftDriver
 from odradek.raft.hard_state import HardState
 from odradek.raft.messages import OffsetAndEpoch, Request, Response
-from odradek.raft.ready import AppendLeaderChange, FetchRead, RoleEvent, SnapshotRead
+from odradek.raft.ready import AppendLeaderChange, AppendVoters, FetchRead, RoleEvent, SnapshotRead
 from odradek.raft.voters import VoterSet
 from odradek.storage.disk import Buffer
 from odradek.storage.flush_plan import FlushPlan
@@ -101,7 +101,18 @@ class RaftPorts:
         return appended
 
     def append_leader_change(self, change: AppendLeaderChange) -> list[AppendedVoters]:
-        return self._log.append_leader_change(change)
+        appended = self._log.append_leader_change(change)
+        if appended:
+            self._on_voters()
+        return appended
+
+    def append_voters(self, change: AppendVoters) -> list[AppendedVoters]:
+        appended = self._log.append_voters(change)
+        if appended:
+            voters = ",".join(map(str, change.voters.ids))
+            _logger.info(Event("voters change", voters=voters, offset=appended[-1][0]))
+            self._on_voters()
+        return appended
 
     @contextmanager
     def flushed_together(self) -> Iterator[None]:

@@ -13,21 +13,38 @@ from typing import Final, NamedTuple, TypeVar
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.protocol.generated import (
+    add_raft_voter,
     begin_quorum_epoch,
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
+    remove_raft_voter,
+    update_raft_voter,
     vote,
 )
 from odradek.protocol.message import Message
+from odradek.quorum.voter_messages import (
+    add_from_wire,
+    add_to_wire,
+    probe_to_wire,
+    remove_from_wire,
+    remove_to_wire,
+    update_from_wire,
+    update_to_wire,
+)
 from odradek.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
     OffsetAndEpoch,
+    ProbeVoterRequest,
+    RemoveVoterRequest,
     ReplicaKey,
     Request,
+    UpdateVoterRequest,
+    VoterEndpoint,
     VoteRequest,
 )
 
@@ -37,14 +54,6 @@ PARTITION: Final = 0
 CANDIDATES_MAX: Final = 99
 
 T = TypeVar("T")
-
-
-class Endpoint(NamedTuple):
-    """A controller listener: its name, and where it is."""
-
-    name: str
-    host: str
-    port: int
 
 
 class LeaderAddress(NamedTuple):
@@ -59,7 +68,7 @@ class Sender(NamedTuple):
     """What a node puts into all requests that it sends."""
 
     cluster_id: str
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[VoterEndpoint, ...]
     fetch_max_bytes: int
 
 
@@ -78,6 +87,14 @@ def request_to_wire(request: Request, sender: Sender) -> Message:
             return _fetch_to_wire(request, sender)
         case FetchSnapshotRequest():
             return _fetch_snapshot_to_wire(request, sender)
+        case AddVoterRequest():
+            return add_to_wire(request, sender.cluster_id)
+        case RemoveVoterRequest():
+            return remove_to_wire(request, sender.cluster_id)
+        case UpdateVoterRequest():
+            return update_to_wire(request, sender.cluster_id)
+        case ProbeVoterRequest():
+            return probe_to_wire()
 
 
 def _vote_to_wire(request: VoteRequest, sender: Sender) -> Message:
@@ -189,15 +206,19 @@ def _fetch_snapshot_to_wire(request: FetchSnapshotRequest, sender: Sender) -> Me
 # Requests in.
 
 
-def request_from_wire(request: Message, token: int, *, cluster_id: str, own_id: int) -> Request:
+def request_from_wire(
+    request: Message, token: int, *, cluster_id: str, own_id: int, listener: str = ""
+) -> Request:
     """Return what a peer asks; ``token`` stands for it in the response.
+
+    ``listener`` is the one on which the quorum talks; a new voter has to have it.
 
     Raises:
         ApiError: INCONSISTENT_CLUSTER_ID; INVALID_REQUEST if it is not about our partition alone.
     """
     theirs = getattr(request, "cluster_id", None)
     if theirs is not None and theirs != cluster_id:
-        problem = f"this is cluster {cluster_id}, not {theirs}"
+        problem = f'The given id "{theirs}" doesn\'t match the cluster id "{cluster_id}"'
         raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID, problem)
     match request:
         case vote.VoteRequest():
@@ -210,6 +231,12 @@ def request_from_wire(request: Message, token: int, *, cluster_id: str, own_id: 
             return _fetch_from_wire(request, token)
         case fetch_snapshot.FetchSnapshotRequest():
             return _fetch_snapshot_from_wire(request, token)
+        case add_raft_voter.AddRaftVoterRequest():
+            return add_from_wire(request, token, listener)
+        case remove_raft_voter.RemoveRaftVoterRequest():
+            return remove_from_wire(request, token)
+        case update_raft_voter.UpdateRaftVoterRequest():
+            return update_from_wire(request, token, listener)
     raise AssertionError(f"no message of the quorum: {type(request).__name__}")
 
 

@@ -3,14 +3,18 @@
 A response that makes no sense is bad bytes (``CorruptionError``): its connection is closed.
 """
 
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from odradek.core.errors import CorruptionError, ErrorCode
 from odradek.protocol.generated import (
+    add_raft_voter,
+    api_versions,
     begin_quorum_epoch,
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
+    remove_raft_voter,
+    update_raft_voter,
     vote,
 )
 from odradek.protocol.message import Message
@@ -20,13 +24,24 @@ from odradek.quorum.raft_requests import (
     PARTITION,
     LeaderAddress,
 )
+from odradek.quorum.voter_messages import (
+    add_response_from_wire,
+    known_error,
+    probe_response_from_wire,
+    remove_response_from_wire,
+    update_response_from_wire,
+)
 from odradek.raft.messages import (
+    AddVoterResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
     FetchResponse,
     FetchSnapshotResponse,
     OffsetAndEpoch,
+    ProbeVoterResponse,
+    RemoveVoterResponse,
     Response,
+    UpdateVoterResponse,
     VoteResponse,
 )
 
@@ -38,11 +53,21 @@ Known = tuple[LeaderAddress, ...]
 """The leader's address, or nothing."""
 
 
+class Leader(NamedTuple):
+    """The leader as an UpdateRaftVoter response names it."""
+
+    leader_id: int | None
+    epoch: int
+    address: LeaderAddress | None
+
+
 # Responses out.
 
 
-def refusal_to_wire(request: Message, error: ErrorCode) -> Message:
-    """Return the response that refuses a request as a whole."""
+def refusal_to_wire(
+    request: Message, error: ErrorCode, problem: str | None = None, leader: Leader | None = None
+) -> Message:
+    """Return the response that refuses a request as a whole; most have no place for more."""
     match request:
         case vote.VoteRequest():
             return vote.VoteResponse(error_code=error)
@@ -54,6 +79,14 @@ def refusal_to_wire(request: Message, error: ErrorCode) -> Message:
             return fetch.FetchResponse(error_code=error)
         case fetch_snapshot.FetchSnapshotRequest():
             return fetch_snapshot.FetchSnapshotResponse(error_code=error)
+        case add_raft_voter.AddRaftVoterRequest():
+            return add_raft_voter.AddRaftVoterResponse(error_code=error, error_message=problem)
+        case remove_raft_voter.RemoveRaftVoterRequest():
+            return remove_raft_voter.RemoveRaftVoterResponse(
+                error_code=error, error_message=problem
+            )
+        case update_raft_voter.UpdateRaftVoterRequest():
+            return _update_response_to_wire(error, leader or Leader(None, -1, None))
     raise AssertionError(f"no message of the quorum: {type(request).__name__}")
 
 
@@ -72,6 +105,19 @@ def response_to_wire(response: Response, leader: LeaderAddress | None, version: 
             return _fetch_response_to_wire(response, known)
         case FetchSnapshotResponse():
             return _fetch_snapshot_response_to_wire(response, known)
+        case AddVoterResponse():
+            return add_raft_voter.AddRaftVoterResponse(
+                error_code=response.error, error_message=response.message
+            )
+        case RemoveVoterResponse():
+            return remove_raft_voter.RemoveRaftVoterResponse(
+                error_code=response.error, error_message=response.message
+            )
+        case UpdateVoterResponse():
+            named = Leader(response.leader_id, response.leader_epoch, leader)
+            return _update_response_to_wire(response.error, named)
+        case ProbeVoterResponse():
+            raise AssertionError("an ApiVersions, which the quorum does not answer")
 
 
 def _vote_response_to_wire(response: VoteResponse, known: Known) -> Message:
@@ -178,6 +224,19 @@ def _fetch_snapshot_response_to_wire(response: FetchSnapshotResponse, known: Kno
     )
 
 
+def _update_response_to_wire(error: ErrorCode, leader: Leader) -> Message:
+    address = leader.address
+    return update_raft_voter.UpdateRaftVoterResponse(
+        error_code=error,
+        current_leader=update_raft_voter.CurrentLeader(
+            leader_id=_id(leader.leader_id),
+            leader_epoch=leader.epoch,
+            host="" if address is None else address.host,
+            port=0 if address is None else address.port,
+        ),
+    )
+
+
 def _id(leader_id: int | None) -> int:
     return -1 if leader_id is None else leader_id
 
@@ -202,11 +261,24 @@ def response_from_wire(response: Message, correlation_id: int, sender: int) -> R
             return _fetch_from_wire(response, correlation_id, sender)
         case fetch_snapshot.FetchSnapshotResponse():
             return _fetch_snapshot_from_wire(response, correlation_id, sender)
+        case add_raft_voter.AddRaftVoterResponse():
+            return add_response_from_wire(response, correlation_id, sender)
+        case remove_raft_voter.RemoveRaftVoterResponse():
+            return remove_response_from_wire(response, correlation_id, sender)
+        case update_raft_voter.UpdateRaftVoterResponse():
+            return update_response_from_wire(response, correlation_id, sender)
+        case api_versions.ApiVersionsResponse():
+            return probe_response_from_wire(response, correlation_id, sender)
     raise AssertionError(f"no message of the quorum: {type(response).__name__}")
 
 
 def leader_address_in(response: Message) -> LeaderAddress | None:
     """Return where the leader listens, if a response says so (from KIP-853 on)."""
+    if isinstance(response, update_raft_voter.UpdateRaftVoterResponse):
+        leader = response.current_leader
+        if leader is None:
+            return None
+        return LeaderAddress(leader.leader_id, leader.host, leader.port)
     for each in getattr(response, "node_endpoints", ()):
         return LeaderAddress(each.node_id, each.host, each.port)
     return None
@@ -214,13 +286,13 @@ def leader_address_in(response: Message) -> LeaderAddress | None:
 
 def _vote_from_wire(response: vote.VoteResponse, correlation_id: int, sender: int) -> VoteResponse:
     if response.error_code:
-        error = _error(response.error_code)
+        error = known_error(response.error_code)
         return VoteResponse(correlation_id, sender, error, None, _EPOCH_UNKNOWN, False)
     part = _only_partition([each.partitions for each in response.topics])
     return VoteResponse(
         correlation_id,
         sender,
-        _error(part.error_code),
+        known_error(part.error_code),
         _leader(part.leader_id),
         part.leader_epoch,
         part.vote_granted,
@@ -231,13 +303,13 @@ def _begin_from_wire(
     response: begin_quorum_epoch.BeginQuorumEpochResponse, correlation_id: int, sender: int
 ) -> BeginQuorumEpochResponse:
     if response.error_code:
-        error = _error(response.error_code)
+        error = known_error(response.error_code)
         return BeginQuorumEpochResponse(correlation_id, sender, error, None, _EPOCH_UNKNOWN)
     part = _only_partition([each.partitions for each in response.topics])
     return BeginQuorumEpochResponse(
         correlation_id,
         sender,
-        _error(part.error_code),
+        known_error(part.error_code),
         _leader(part.leader_id),
         part.leader_epoch,
     )
@@ -247,13 +319,13 @@ def _end_from_wire(
     response: end_quorum_epoch.EndQuorumEpochResponse, correlation_id: int, sender: int
 ) -> EndQuorumEpochResponse:
     if response.error_code:
-        error = _error(response.error_code)
+        error = known_error(response.error_code)
         return EndQuorumEpochResponse(correlation_id, sender, error, None, _EPOCH_UNKNOWN)
     part = _only_partition([each.partitions for each in response.topics])
     return EndQuorumEpochResponse(
         correlation_id,
         sender,
-        _error(part.error_code),
+        known_error(part.error_code),
         _leader(part.leader_id),
         part.leader_epoch,
     )
@@ -263,7 +335,7 @@ def _fetch_from_wire(
     response: fetch.FetchResponse, correlation_id: int, sender: int
 ) -> FetchResponse:
     if response.error_code:
-        error = _error(response.error_code)
+        error = known_error(response.error_code)
         return FetchResponse(correlation_id, sender, error, None, _EPOCH_UNKNOWN)
     part = _only_partition([each.partitions for each in response.responses])
     leader = part.current_leader or fetch.LeaderIdAndEpoch()
@@ -271,7 +343,7 @@ def _fetch_from_wire(
     return FetchResponse(
         correlation_id,
         sender,
-        _error(part.error_code),
+        known_error(part.error_code),
         _leader(leader.leader_id),
         leader.leader_epoch,
         None if part.high_watermark < 0 else part.high_watermark,
@@ -289,14 +361,14 @@ def _fetch_snapshot_from_wire(
     response: fetch_snapshot.FetchSnapshotResponse, correlation_id: int, sender: int
 ) -> FetchSnapshotResponse:
     if response.error_code:
-        error = _error(response.error_code)
+        error = known_error(response.error_code)
         return FetchSnapshotResponse(correlation_id, sender, error, None, _EPOCH_UNKNOWN)
     part = _only_partition([each.partitions for each in response.topics])
     leader = part.current_leader
     return FetchSnapshotResponse(
         correlation_id,
         sender,
-        _error(part.error_code),
+        known_error(part.error_code),
         None if leader is None else _leader(leader.leader_id),
         _EPOCH_UNKNOWN if leader is None else leader.leader_epoch,
         OffsetAndEpoch(part.snapshot_id.end_offset, part.snapshot_id.epoch),
@@ -314,11 +386,3 @@ def _only_partition(topics: list[list[P]]) -> P:
 
 def _leader(leader_id: int) -> int | None:
     return None if leader_id < 0 else leader_id
-
-
-def _error(code: int) -> ErrorCode:
-    """Return the code; one that is not known here counts as the error without a name."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

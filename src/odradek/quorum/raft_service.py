@@ -5,8 +5,8 @@ then what raft says of epoch, leader and log. A request that makes no sense is a
 effect; the first of each kind is logged.
 
 Most requests are answered at once. A Fetch may wait for news, for as long as it says but no longer
-than ``WAIT_MS_MAX``. A peer that has gone meanwhile is answered all the same, into the void, so
-that nothing is left of it here.
+than ``WAIT_MS_MAX``; a change of the voters waits for its commit. A peer that has gone meanwhile is
+answered all the same, into the void, so that nothing is left of it here.
 """
 
 import logging
@@ -16,16 +16,10 @@ from typing import Final, NamedTuple, Protocol
 
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.event import Event
-from odradek.protocol.generated import (
-    add_raft_voter,
-    describe_quorum,
-    fetch,
-    remove_raft_voter,
-    update_raft_voter,
-)
+from odradek.protocol.generated import describe_quorum
 from odradek.protocol.message import Message
 from odradek.quorum.raft_requests import LeaderAddress, leader_named_by, request_from_wire
-from odradek.quorum.raft_responses import refusal_to_wire, response_to_wire
+from odradek.quorum.raft_responses import Leader, refusal_to_wire, response_to_wire
 from odradek.raft.config import PARKED_FETCHES_MAX
 from odradek.raft.messages import FetchRequest, QuorumError, Request, Response
 
@@ -36,12 +30,6 @@ PENDING_MAX: Final = PARKED_FETCHES_MAX + 1
 
 Reply = Callable[[Message], None]
 """Gets the response, exactly once; does nothing if the peer has gone."""
-
-VoterChange = (
-    add_raft_voter.AddRaftVoterRequest
-    | remove_raft_voter.RemoveRaftVoterRequest
-    | update_raft_voter.UpdateRaftVoterRequest
-)
 
 
 class QuorumOfService(Protocol):
@@ -83,6 +71,7 @@ class QuorumOfService(Protocol):
 
 
 class _Pending(NamedTuple):
+    request: Message
     reply: Reply
     version: int
     max_bytes: int
@@ -106,12 +95,6 @@ class RaftService:
         match request:
             case describe_quorum.DescribeQuorumRequest():
                 reply(self._quorum.describe(request, version))
-            case (
-                add_raft_voter.AddRaftVoterRequest()
-                | remove_raft_voter.RemoveRaftVoterRequest()
-                | update_raft_voter.UpdateRaftVoterRequest()
-            ):
-                reply(self._refuse_change(request))
             case _:
                 self._handle_raft(request, version, reply)
 
@@ -127,7 +110,7 @@ class RaftService:
             self._refuse(request, error.code, error.message, reply)
             return
         max_bytes: int = getattr(request, "max_bytes", 0)
-        self._pending[token] = _Pending(reply, version, max_bytes)
+        self._pending[token] = _Pending(request, reply, version, max_bytes)
         try:
             self._quorum.step_request(asked)
         except QuorumError as error:
@@ -138,7 +121,11 @@ class RaftService:
     def _translate(self, request: Message, token: int) -> Request:
         quorum = self._quorum
         asked = request_from_wire(
-            request, token, cluster_id=quorum.cluster_id, own_id=quorum.node_id
+            request,
+            token,
+            cluster_id=quorum.cluster_id,
+            own_id=quorum.node_id,
+            listener=quorum.listener,
         )
         leader = leader_named_by(request, quorum.listener)
         if leader is not None:
@@ -165,8 +152,8 @@ class RaftService:
         """Answer all that wait: this node stops."""
         self._is_closed = True
         pending, self._pending = self._pending, {}
-        for each in pending.values():  # only a Fetch waits
-            each.reply(fetch.FetchResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE))
+        for each in pending.values():  # a Fetch, or a change of the voters
+            each.reply(refusal_to_wire(each.request, ErrorCode.BROKER_NOT_AVAILABLE))
 
     def _refuse(self, request: Message, code: ErrorCode, why: str, reply: Reply) -> None:
         name = type(request).__name__
@@ -174,42 +161,6 @@ class RaftService:
             self._refused.add((name, code))
             event = Event("request of the quorum refused", request=name, code=code.name, why=why)
             _logger.warning(event)
-        reply(refusal_to_wire(request, code))
-
-    def _refuse_change(self, request: VoterChange) -> Message:
-        """Refuse to change the voters, which cannot be done yet, as Kafka at kraft.version 0."""
-        quorum, code = self._quorum, ErrorCode.UNSUPPORTED_VERSION
-        problem = "voters cannot be added, removed or updated while the quorum runs"
-        if request.cluster_id not in (None, quorum.cluster_id):
-            code, problem = ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is {quorum.cluster_id}"
-        elif not quorum.is_leader:
-            code, problem = ErrorCode.NOT_LEADER_OR_FOLLOWER, "another controller leads"
-        match request:
-            case add_raft_voter.AddRaftVoterRequest():
-                return add_raft_voter.AddRaftVoterResponse(error_code=code, error_message=problem)
-            case remove_raft_voter.RemoveRaftVoterRequest():
-                return remove_raft_voter.RemoveRaftVoterResponse(
-                    error_code=code, error_message=problem
-                )
-            case update_raft_voter.UpdateRaftVoterRequest():
-                return self._refuse_update(request, code)
-
-    def _refuse_update(
-        self, request: update_raft_voter.UpdateRaftVoterRequest, code: ErrorCode
-    ) -> Message:
         quorum = self._quorum
-        if code is not ErrorCode.INCONSISTENT_CLUSTER_ID:
-            if request.current_leader_epoch < quorum.epoch:
-                code = ErrorCode.FENCED_LEADER_EPOCH
-            elif request.current_leader_epoch > quorum.epoch:
-                code = ErrorCode.UNKNOWN_LEADER_EPOCH
-        leader = quorum.find_leader_address()
-        return update_raft_voter.UpdateRaftVoterResponse(
-            error_code=code,
-            current_leader=update_raft_voter.CurrentLeader(
-                leader_id=-1 if quorum.leader_id is None else quorum.leader_id,
-                leader_epoch=quorum.epoch,
-                host="" if leader is None else leader.host,
-                port=0 if leader is None else leader.port,
-            ),
-        )
+        leader = Leader(quorum.leader_id, quorum.epoch, quorum.find_leader_address())
+        reply(refusal_to_wire(request, code, why, leader))

@@ -11,6 +11,9 @@ OBSERVERS_MAX: Final = 10_000
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
 
+CAUGHT_UP_MS: Final = 3_600_000
+"""How long ago a replica may have fetched last that is to become a voter."""
+
 
 class RaftConfig(NamedTuple):
     election_timeout_ms: int = 1_000
@@ -20,11 +23,18 @@ class RaftConfig(NamedTuple):
     request_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
     fetch_snapshot_max_bytes: int = 1 << 20
+    auto_join: bool = False
+    """Whether a controller without a vote asks for one by itself."""
 
     @property
     def check_quorum_timeout_ms(self) -> int:
         # Half as long again as a follower waits: it should notice before its leader does.
         return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def own_voter_interval_ms(self) -> int:
+        """How often a follower looks whether the voters have it as it is."""
+        return self.fetch_timeout_ms
 
     @property
     def begin_quorum_epoch_interval_ms(self) -> int:

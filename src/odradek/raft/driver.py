@@ -17,6 +17,7 @@ from odradek.raft.node import RaftNode
 from odradek.raft.ready import (
     AppendFetched,
     AppendLeaderChange,
+    AppendVoters,
     FetchRead,
     LogInstruction,
     Ready,
@@ -46,6 +47,9 @@ class DriverPorts(Protocol):
         """
 
     def append_leader_change(self, change: AppendLeaderChange) -> Iterable[AppendedVoters]: ...
+
+    def append_voters(self, change: AppendVoters) -> Iterable[AppendedVoters]:
+        """Append a record that names the voters; nothing if there is no space for it."""
 
     def flush(self, then: Callable[[int], None]) -> None:
         """Flush all that is appended now; then call back with the offset up to which it is."""
@@ -167,6 +171,8 @@ class RaftDriver:
             case AppendLeaderChange() as change:
                 self._note_voters(self._ports.append_leader_change(change))
                 self.node.on_appended(self._ports.monotonic_ms())
+            case AppendVoters() as change:
+                self._append_voters(change)
             case StoreSnapshotPiece() as piece:
                 if not self._ports.store_piece(piece.snapshot_id, piece.position, piece.data):
                     self.node.on_snapshot_refused(self._ports.monotonic_ms())
@@ -183,6 +189,15 @@ class RaftDriver:
             self.node.on_appended(now_ms)
         else:
             self.node.on_append_refused(now_ms)
+
+    def _append_voters(self, change: AppendVoters) -> None:
+        appended = list(self._ports.append_voters(change))
+        self._note_voters(appended)
+        now_ms = self._ports.monotonic_ms()
+        if appended:
+            self.node.on_appended(now_ms)
+        else:
+            self.node.on_voters_refused(now_ms)
 
     def _install(self, snapshot_id: OffsetAndEpoch) -> None:
         def refused() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from odradek.raft.config import OBSERVER_SESSION_TIMEOUT_MS, OBSERVERS_MAX
 from odradek.raft.messages import FetchRequest, ReplicaKey
+from odradek.raft.voter_change import VoterChange
 from odradek.raft.voters import VoterSet
 
 
@@ -54,6 +55,9 @@ class Leader:
     observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
     fetched_voters: set[int] = field(default_factory=set)  # since check-quorum last passed
     parked: list[ParkedFetch] = field(default_factory=list)
+    change: VoterChange | None = None
+    volatile_voters: VoterSet | None = None
+    """In kraft.version 0: the static voters, with what they said of themselves in this epoch."""
 
     def __post_init__(self) -> None:
         self.progress = {voter.id: Progress(voter) for voter in self.voters.others(self.key.id)}
@@ -159,6 +163,8 @@ class Leader:
             for time in (self.check_quorum_deadline_ms, self.begin_epoch_deadline_ms)
             if time is not None
         ]
+        if self.change is not None:
+            times.append(self.change.deadline_ms)
         return min(times, default=None)
 
     def _observer(self, key: ReplicaKey, now_ms: int) -> Progress | None:

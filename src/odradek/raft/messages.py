@@ -1,9 +1,9 @@
 """What the members of a metadata quorum say to each other.
 
-One class for each of Kafka's messages Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and
-FetchSnapshot, and in each the fields of the only partition there is, under the names of the
-protocol. What the state machine does not decide on is left to the driver that translates: cluster
-id, topic, listener endpoints.
+One class for each of Kafka's messages Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot
+and those that change the voters (``ProbeVoterRequest`` is an ApiVersions), and in each the fields
+of the only partition there is, under the names of the protocol. What the state machine does not
+decide on is left to the driver that translates: cluster id, topic, the endpoints of the leader.
 
 ``correlation_id`` pairs a response with its request. The node numbers the requests it sends. Into a
 request that came in, the driver puts a token of its own and finds in the response whom to answer.
@@ -37,6 +37,25 @@ class ReplicaKey(NamedTuple):
     def matches(self, other: "ReplicaKey") -> bool:
         """Whether ``other`` is the replica meant here; a directory not known fits each."""
         return self.id == other.id and self.directory_id in (None, other.directory_id)
+
+
+class VoterEndpoint(NamedTuple):
+    """A controller listener of a voter: its name, and where it is."""
+
+    name: str
+    host: str
+    port: int
+
+
+class VoterDetails(NamedTuple):
+    """What a voter says of itself besides its key: where it listens, and what it supports."""
+
+    endpoints: tuple[VoterEndpoint, ...] = ()
+    kraft_version_min: int = 0
+    kraft_version_max: int = 0
+
+    def supports(self, kraft_version: int) -> bool:
+        return self.kraft_version_min <= kraft_version <= self.kraft_version_max
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -154,18 +173,103 @@ class FetchSnapshotResponse:
     data: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class AddVoterRequest:
+    """Asks the leader for a vote for a replica: an operator does, or the replica itself."""
+
+    correlation_id: int
+    voter: ReplicaKey
+    endpoints: tuple[VoterEndpoint, ...]
+    ack_when_committed: bool = True
+    """False: answered when appended. The replica itself could not be asked for its acknowledgement
+    while it waits for the answer."""
+    problem: str | None = None
+    """What is wrong with the endpoints; only a leader is to say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterResponse:
+    """Names no leader, as Kafka's does not: not of a member of the quorum, but of an operator."""
+
+    correlation_id: int
+    sender: int
+    error: ErrorCode
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterRequest:
+    correlation_id: int
+    voter: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterResponse:
+    correlation_id: int
+    sender: int
+    error: ErrorCode
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoterRequest:
+    """A voter says where it listens and what it supports."""
+
+    correlation_id: int
+    voter: ReplicaKey
+    current_leader_epoch: int
+    details: VoterDetails
+    is_sound: bool = True
+    """Whether the details make sense; only a leader is to say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoterResponse:
+    correlation_id: int
+    sender: int
+    error: ErrorCode
+    leader_id: int | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeVoterRequest:
+    """Asks a replica that is to be a voter, and may be known to nobody, what it supports."""
+
+    correlation_id: int
+    endpoints: tuple[VoterEndpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeVoterResponse:
+    """``error`` is BROKER_NOT_AVAILABLE if the replica could not be asked."""
+
+    correlation_id: int
+    sender: int
+    error: ErrorCode
+    kraft_versions: tuple[int, int] | None = None
+    """The lowest and the highest that it supports; None if it does not know the feature."""
+
+
 Request: TypeAlias = (
     VoteRequest
     | BeginQuorumEpochRequest
     | EndQuorumEpochRequest
     | FetchRequest
     | FetchSnapshotRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+    | ProbeVoterRequest
 )
-Response: TypeAlias = (
+LeaderResponse: TypeAlias = (
     VoteResponse
     | BeginQuorumEpochResponse
     | EndQuorumEpochResponse
     | FetchResponse
     | FetchSnapshotResponse
+    | UpdateVoterResponse
 )
+"""Those that name the leader, and so bring news of it."""
+Response: TypeAlias = LeaderResponse | AddVoterResponse | RemoveVoterResponse | ProbeVoterResponse
 Message: TypeAlias = Request | Response

@@ -18,8 +18,6 @@ Theory of operation. The driver feeds messages (``step``), time (``tick``) and n
     any          hears of a later epoch, or of the leader of this one -> Unattached or Follower
 
 A quorum of one leads a new epoch when the constructor returns, and commits what is flushed.
-
-Left out so far: the requests that change the voter set (KIP-853).
 """
 
 from random import Random
@@ -31,6 +29,8 @@ from odradek.raft.hard_state import HardState
 from odradek.raft.leader import Leader
 from odradek.raft.log_view import LogView
 from odradek.raft.messages import (
+    AddVoterRequest,
+    AddVoterResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -39,18 +39,28 @@ from odradek.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    LeaderResponse,
     Message,
     OffsetAndEpoch,
+    ProbeVoterRequest,
+    ProbeVoterResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
     ReplicaKey,
     Response,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+    VoterDetails,
     VoteRequest,
     VoteResponse,
 )
+from odradek.raft.own_voter import OwnVoter
 from odradek.raft.quorum import Quorum
 from odradek.raft.ready import Ready
 from odradek.raft.replication import Replication
 from odradek.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
 from odradek.raft.snapshots import fetch_piece, on_piece, on_snapshot_request
+from odradek.raft.voter_changes import VoterChanges
 from odradek.raft.voter_history import VoterHistory
 from odradek.raft.voters import VoterSet
 from odradek.raft.voting import Voting
@@ -69,11 +79,13 @@ class RaftNode:
         now_ms: int,
         bootstrap_ids: tuple[int, ...] = (),
         can_become_voter: bool = True,
+        details: VoterDetails | None = None,
     ) -> None:
         """Go on where the log and the hard state left off.
 
         ``bootstrap_ids`` are negative: addresses where a leader may be asked for, not replicas.
-        A node that can never vote (``can_become_voter``) does not wait for its flushes.
+        A node that can never vote (``can_become_voter``) does not wait for its flushes. ``details``
+        are what the voters should have of this one; None if it says nothing of itself.
         """
         history = voters if isinstance(voters, VoterHistory) else VoterHistory(voters)
         self._quorum = Quorum(
@@ -85,9 +97,12 @@ class RaftNode:
             hard_state,
             bootstrap_ids=bootstrap_ids,
             can_become_voter=can_become_voter,
+            details=details,
         )
         self._voting = Voting(self._quorum)
-        self._replication = Replication(self._quorum)
+        self._changes = VoterChanges(self._quorum)
+        self._own_voter = OwnVoter(self._quorum)
+        self._replication = Replication(self._quorum, self._changes)
         self._now_ms = now_ms
         self._quorum.start(now_ms)
         self._poll(now_ms)
@@ -156,12 +171,24 @@ class RaftNode:
                 self._replication.on_fetch_request(message, now_ms)
             case FetchSnapshotRequest():
                 on_snapshot_request(self._quorum, message, now_ms)
+            case AddVoterRequest():
+                self._changes.on_add_request(message, now_ms)
+            case RemoveVoterRequest():
+                self._changes.on_remove_request(message, now_ms)
+            case UpdateVoterRequest():
+                self._changes.on_update_request(message, now_ms)
+            case ProbeVoterRequest():
+                raise AssertionError("an ApiVersions, which raft does not answer")
             case (
                 VoteResponse()
                 | BeginQuorumEpochResponse()
                 | EndQuorumEpochResponse()
                 | FetchResponse()
                 | FetchSnapshotResponse()
+                | AddVoterResponse()
+                | RemoveVoterResponse()
+                | UpdateVoterResponse()
+                | ProbeVoterResponse()
             ):
                 self._on_response(message, now_ms)
             case _ as unreachable:
@@ -213,6 +240,13 @@ class RaftNode:
         self._enter(now_ms)
         self._quorum.history.append(offset, voters)
         self._quorum.on_voters_changed(now_ms)
+        if isinstance(self.role, Leader):
+            self._changes.on_appended(self.role, offset)
+
+    def on_voters_refused(self, now_ms: int) -> None:
+        """Say that there was no space for a record with voters; they are those that they were."""
+        self._enter(now_ms)
+        self._changes.on_refused()
 
     def on_snapshot_installed(
         self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, now_ms: int
@@ -298,6 +332,17 @@ class RaftNode:
     def _on_response(self, response: Response, now_ms: int) -> None:
         if not self._quorum.requests.close(response.sender, response.correlation_id):
             return  # asked in an earlier role, or given up
+        match self.role, response:
+            case _, ProbeVoterResponse():
+                self._changes.on_probe_response(response, now_ms)
+            case Follower() as role, AddVoterResponse() | RemoveVoterResponse():
+                self._own_voter.on_change_response(role, response, now_ms)
+            case _, AddVoterResponse() | RemoveVoterResponse():
+                pass
+            case _:
+                self._on_leader_response(response, now_ms)
+
+    def _on_leader_response(self, response: LeaderResponse, now_ms: int) -> None:
         if not self._is_relevant(response, now_ms):
             if isinstance(self.role, Follower):
                 self.role.download = None  # gone at the leader, or the leader is: choose again
@@ -309,17 +354,21 @@ class RaftNode:
                 self._replication.on_fetch_response(role, response, now_ms)
             case Follower() as role, FetchSnapshotResponse():
                 on_piece(self._quorum, role, response, now_ms)
+            case Follower() as role, UpdateVoterResponse():
+                self._own_voter.on_update_response(role, response, now_ms)
             case Resigned() as role, EndQuorumEpochResponse():
                 role.unacknowledged.remove(response.sender)
             case _:
                 pass  # nothing to note: the peer agrees
 
-    def _is_relevant(self, response: Response, now_ms: int) -> bool:
+    def _is_relevant(self, response: LeaderResponse, now_ms: int) -> bool:
         """Whether a response answers in this epoch and without error; learn from it if not."""
         quorum, error = self._quorum, response.error
         if error is ErrorCode.UNSUPPORTED_VERSION and isinstance(quorum.role, Prospective):
             quorum.become_candidate(now_ms)  # the peer is from before pre-votes
             return False
+        if error is ErrorCode.UNSUPPORTED_VERSION and isinstance(response, UpdateVoterResponse):
+            return True  # a leader from before KIP-853: it need not know
         is_news = response.leader_id is not None and quorum.leader_id is None
         if error is ErrorCode.NONE and response.leader_epoch == quorum.epoch and not is_news:
             return True
@@ -341,16 +390,16 @@ class RaftNode:
         quorum = self._quorum
         match self.role:
             case Unattached(election_deadline_ms=deadline):
-                if self._is_due(deadline, now_ms):
+                if quorum.is_due_to_stand(deadline, now_ms):
                     quorum.become_prospective(now_ms)
                 else:
                     self._replication.fetch(None, now_ms)
             case Follower(leader_id=leader_id, fetch_deadline_ms=deadline) as role:
-                if self._is_due(deadline, now_ms):
+                if quorum.is_due_to_stand(deadline, now_ms):
                     quorum.become_prospective(now_ms)
                 elif role.download is not None:
                     fetch_piece(quorum, role, now_ms)
-                else:
+                elif not self._own_voter.poll(role, now_ms):
                     self._replication.fetch(leader_id, now_ms)
             case Prospective(election_deadline_ms=deadline) as role:
                 if deadline <= now_ms:
@@ -378,13 +427,10 @@ class RaftNode:
         if check_quorum is not None and check_quorum <= now_ms:
             self._quorum.become_resigned(now_ms)
             return
+        self._changes.expire(leader, now_ms)
         self._replication.answer_parked(leader, now_ms)
         if begin_epoch is not None and begin_epoch <= now_ms:
             self._voting.announce(leader, now_ms)
-
-    def _is_due(self, deadline_ms: int | None, now_ms: int) -> bool:
-        """Whether to stand for election."""
-        return deadline_ms is not None and deadline_ms <= now_ms and self._quorum.is_settled
 
     def _may_fetch_now(self) -> bool:
         quorum = self._quorum
@@ -399,10 +445,20 @@ class RaftNode:
         match self.role:
             case Leader() as leader:
                 return leader.next_deadline_ms()
-            case Unattached(election_deadline_ms=deadline) | Follower(fetch_deadline_ms=deadline):
-                # Not while a flush is awaited, which will call: the driver would spin.
+            case Follower() as follower:
+                return self._follower_deadline_ms(follower)
+            case Unattached(election_deadline_ms=deadline):
                 return deadline if self._quorum.is_settled else None
             case Prospective() | Candidate() | Resigned():
                 return self.role.election_deadline_ms
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _follower_deadline_ms(self, follower: Follower) -> int | None:
+        # Not while a flush is awaited, which will call: the driver would spin.
+        if not self._quorum.is_settled:
+            return None
+        deadline_ms, check_ms = follower.fetch_deadline_ms, follower.own_voter_check_ms
+        if check_ms is None or check_ms <= self._now_ms:  # it waits for the request under way
+            return deadline_ms
+        return check_ms if deadline_ms is None else min(deadline_ms, check_ms)

@@ -12,7 +12,7 @@ from odradek.raft.config import RaftConfig
 from odradek.raft.hard_state import HardState
 from odradek.raft.leader import Leader
 from odradek.raft.log_view import LogView
-from odradek.raft.messages import FetchResponse, QuorumError, ReplicaKey
+from odradek.raft.messages import FetchResponse, QuorumError, ReplicaKey, VoterDetails
 from odradek.raft.ready import (
     AppendLeaderChange,
     BecameLeader,
@@ -30,8 +30,9 @@ from odradek.raft.roles import (
     Role,
     Unattached,
 )
+from odradek.raft.voter_change import answer_to
 from odradek.raft.voter_history import VoterHistory
-from odradek.raft.voters import VoterSet
+from odradek.raft.voters import VoterNode, VoterSet
 
 
 class Quorum:
@@ -46,8 +47,10 @@ class Quorum:
         *,
         bootstrap_ids: tuple[int, ...] = (),
         can_become_voter: bool = True,
+        details: VoterDetails | None = None,
     ) -> None:
         self.key = key
+        self.details = details
         self.history = history
         self.bootstrap_ids = bootstrap_ids
         self.can_become_voter = can_become_voter
@@ -83,6 +86,11 @@ class Quorum:
         return self.voters.contains(self.key)
 
     @property
+    def may_stand(self) -> bool:
+        """Whether this node may stand for election; see ``VoterHistory``."""
+        return self.history.may_stand(self.key, self.high_watermark)
+
+    @property
     def held_offset(self) -> int:
         """How much of the log counts as held by this node.
 
@@ -113,9 +121,8 @@ class Quorum:
             # it must not write in this epoch again.
             self._enter(Resigned(self._election_deadline(now_ms), (), self._other_ids()))
         elif state.leader_id is not None:
-            deadline_ms = self.fetch_deadline(state.leader_id, now_ms)
-            self._enter(Follower(state.leader_id, deadline_ms))
-        elif state.voted is not None and state.voted.matches(self.key):
+            self._enter(self._follower(state.leader_id, now_ms))
+        elif state.voted is not None and state.voted.matches(self.key) and self.may_stand:
             self._enter_candidate(now_ms)
         else:
             self._enter(Unattached(self._voter_election_deadline(now_ms)))
@@ -125,7 +132,8 @@ class Quorum:
     def become_unattached(self, epoch: int, now_ms: int) -> None:
         """Take part in ``epoch``, whose leader is not known."""
         assert epoch >= self.epoch
-        deadline = self._remaining_election_deadline()
+        # A removed leader has a deadline left, and nothing to stand for any more.
+        deadline = self._remaining_election_deadline() if self.may_stand else None
         if deadline is None:
             deadline = self._voter_election_deadline(now_ms)
         if epoch > self.epoch:
@@ -139,16 +147,21 @@ class Quorum:
         assert epoch > self.epoch or self.leader_id in (None, leader_id)
         voted = self.hard_state.voted if epoch == self.epoch else None
         self._enter(
-            Follower(leader_id, self.fetch_deadline(leader_id, now_ms)),
+            self._follower(leader_id, now_ms),
             HardState(epoch, leader_id, voted),
         )
 
+    def _follower(self, leader_id: int, now_ms: int) -> Follower:
+        may_vote = self.can_become_voter and self.details is not None
+        check_ms = now_ms + self.config.own_voter_interval_ms if may_vote else None
+        deadline_ms = self.fetch_deadline(leader_id, now_ms)
+        return Follower(leader_id, deadline_ms, own_voter_check_ms=check_ms)
+
     def become_prospective(self, now_ms: int) -> None:
         """Ask whether this node would be elected; the only way to be a candidate."""
-        assert self.is_voter
+        assert self.may_stand
         assert not isinstance(self.role, Leader)
-        election = Election(self.voters)
-        election.record(self.key.id, True)
+        election = self._own_election()
         self._enter(Prospective(election, self._election_deadline(now_ms)))
         if election.is_won:
             self.become_candidate(now_ms)
@@ -162,7 +175,7 @@ class Quorum:
         assert isinstance(self.role, Candidate)
         assert self.role.election.is_won
         granting = self.role.election.granting_ids
-        alone = len(self.voters.voters) == 1
+        alone = not self._other_ids()
         leader = Leader(
             self.key,
             self.voters,
@@ -174,8 +187,22 @@ class Quorum:
         self.outbox.events.append(BecameLeader(self.epoch, leader.epoch_start_offset))
         assert self.outbox.log_instruction is None
         self.outbox.log_instruction = AppendLeaderChange(
-            self.epoch, self.key.id, self.voters.ids, granting
+            self.epoch, self.key.id, self.voters.ids, granting, self._own_change()
         )
+        if self.history.is_static and self.details is not None:
+            leader.volatile_voters = self.voters.updated(VoterNode(self.key, self.details))
+
+    def _own_change(self) -> VoterSet | None:
+        """Return the voters with this node as it is, if the log has it otherwise."""
+        details = self.details
+        if (
+            self.history.is_static
+            or not self.is_voter
+            or details in (None, self.voters.details.get(self.key.id))
+        ):
+            return None
+        assert details is not None
+        return self.voters.updated(VoterNode(self.key, details))
 
     def become_resigned(self, now_ms: int) -> None:
         assert isinstance(self.role, Leader)
@@ -199,7 +226,10 @@ class Quorum:
     def learn_leader(self, epoch: int, leader_id: int | None, now_ms: int) -> None:
         """Take in what a peer says of an epoch that is not older than ours."""
         assert epoch >= self.epoch
-        if leader_id == self.key.id and not (epoch == self.epoch == self._led_epoch()):
+        led = self._led_epoch()  # this epoch, or none
+        if leader_id == self.key.id and epoch != led and not self.may_stand:
+            leader_id = None  # it was this node with another disk, before that was lost
+        if leader_id == self.key.id and epoch != led:
             raise QuorumError(
                 f"node {leader_id} is taken for the leader of epoch {epoch} and does not know it; "
                 f"was its quorum-state file lost?"
@@ -223,19 +253,31 @@ class Quorum:
         match self.role:
             case Leader() as leader:
                 leader.change_voters(self.voters)
-                if leader.check_quorum_deadline_ms is None and leader.progress:
+                if not self.history.is_static:
+                    leader.volatile_voters = None
+                if not leader.progress:
+                    leader.check_quorum_deadline_ms = leader.begin_epoch_deadline_ms = None
+                elif leader.check_quorum_deadline_ms is None:
                     leader.check_quorum_deadline_ms = self._check_quorum_deadline(now_ms)
                     leader.begin_epoch_deadline_ms = now_ms
             case Prospective() | Candidate():
                 self.become_unattached(self.epoch, now_ms)
             case Unattached() as role:
-                if (role.election_deadline_ms is not None) != self.is_voter:
+                if (role.election_deadline_ms is not None) != self.may_stand:
                     role.election_deadline_ms = self._voter_election_deadline(now_ms)
             case Follower() as role:
-                if (role.fetch_deadline_ms is not None) != self.is_voter:
+                if (role.fetch_deadline_ms is not None) != self.may_stand:
                     role.fetch_deadline_ms = self.fetch_deadline(role.leader_id, now_ms)
             case Resigned():
                 pass
+
+    def is_due_to_stand(self, deadline_ms: int | None, now_ms: int) -> bool:
+        """Whether a deadline is over; not for a node whose removal was committed meanwhile."""
+        is_over = deadline_ms is not None and deadline_ms <= now_ms and self.is_settled
+        if is_over and not self.may_stand:
+            self.on_voters_changed(now_ms)
+            return False
+        return is_over
 
     def _led_epoch(self) -> int | None:
         return self.epoch if self.leader_id == self.key.id else None
@@ -261,11 +303,16 @@ class Quorum:
             self.high_watermark = self.outbox.high_watermark = offset
 
     def _enter_candidate(self, now_ms: int) -> None:
-        election = Election(self.voters)
-        election.record(self.key.id, True)
+        election = self._own_election()
         self._enter(Candidate(election, self._election_deadline(now_ms)))
         if election.is_won:
             self.become_leader(now_ms)
+
+    def _own_election(self) -> Election:
+        election = Election(self.voters)
+        if self.is_voter:
+            election.record(self.key.id, True)
+        return election
 
     def _enter(self, role: Role, hard_state: HardState | None = None) -> None:
         before = self.role
@@ -277,6 +324,7 @@ class Quorum:
         self.requests.reset()
         if isinstance(before, Leader):
             self._release_parked(before)
+            self._release_change(before)
 
     def _persist(self, state: HardState) -> None:
         if state == self.hard_state:
@@ -299,6 +347,13 @@ class Quorum:
             )
             self.outbox.reply(refusal)
 
+    def _release_change(self, leader: Leader) -> None:
+        # Whether it will be committed is not known; the next leader may do it.
+        change, leader.change = leader.change, None
+        if change is not None and not change.is_answered:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self.outbox.reply(answer_to(change.request, self.key.id, error))
+
     def _remaining_election_deadline(self) -> int | None:
         """The timer goes on over a new epoch, or a node that cannot win would hold up all others
         by one epoch after the other; it starts anew for who led, followed or has just lost.
@@ -315,16 +370,16 @@ class Quorum:
         return [voter.id for voter in self.voters.others(self.key.id)]
 
     def _voter_election_deadline(self, now_ms: int) -> int | None:
-        return self._election_deadline(now_ms) if self.is_voter else None
+        return self._election_deadline(now_ms) if self.may_stand else None
 
     def _election_deadline(self, now_ms: int) -> int:
         return now_ms + self.config.random_election_timeout_ms(self.random)
 
     def fetch_deadline(self, leader_id: int, now_ms: int) -> int | None:
-        """Return until when a follower waits for its leader; None for one without a vote."""
-        if not self.is_voter:
+        """Return until when a follower waits for its leader; None for one that cannot lead."""
+        if not self.may_stand:
             return None
-        follower_ids = sorted(each for each in self.voters.ids if each != leader_id)
+        follower_ids = sorted({*self.voters.ids, self.key.id} - {leader_id})
         position = follower_ids.index(self.key.id)
         return now_ms + self.config.follower_timeout_ms(position, len(follower_ids))
 

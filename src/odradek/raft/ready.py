@@ -27,6 +27,7 @@ from odradek.raft.messages import (
     Request,
     Response,
 )
+from odradek.raft.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,24 @@ class AppendLeaderChange:
     leader_id: int
     voter_ids: tuple[int, ...]
     granting_voter_ids: tuple[int, ...]
+    voters: VoterSet | None = None
+    """What to name as the voters in the same batch, as the log has this leader otherwise."""
 
 
-LogInstruction: TypeAlias = Truncate | AppendFetched | AppendLeaderChange | StoreSnapshotPiece
+@dataclass(frozen=True, slots=True)
+class AppendVoters:
+    """Append a record that names the voters in ``epoch``, call ``on_voters_appended``; then flush.
+
+    If there is no space for it, call ``on_voters_refused``.
+    """
+
+    epoch: int
+    voters: VoterSet
+
+
+LogInstruction: TypeAlias = (
+    Truncate | AppendFetched | AppendLeaderChange | AppendVoters | StoreSnapshotPiece
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,15 @@ from odradek.raft.quorum import Quorum
 from odradek.raft.ready import AppendFetched, FetchRead, Truncate
 from odradek.raft.roles import Follower
 from odradek.raft.snapshots import begin_download
+from odradek.raft.voter_changes import VoterChanges
 
 
 class Replication:
-    __slots__ = ("quorum",)
+    __slots__ = ("_changes", "quorum")
 
-    def __init__(self, quorum: Quorum) -> None:
+    def __init__(self, quorum: Quorum, changes: VoterChanges) -> None:
         self.quorum = quorum
+        self._changes = changes
 
     def on_fetch_request(self, request: FetchRequest, now_ms: int) -> None:
         leader = self.quorum.role
@@ -71,8 +73,10 @@ class Replication:
     def on_flushed(self, now_ms: int) -> None:
         match self.quorum.role:
             case Leader() as leader:
-                self._advance(leader)
+                moved = self._advance(leader)
                 self.answer_parked(leader, now_ms)
+                if moved:
+                    self._on_committed(leader, now_ms)
             case Follower() as follower:
                 self.follow_high_watermark(follower)
             case _:
@@ -118,9 +122,13 @@ class Replication:
 
     def _refusal(self, request: FetchRequest) -> ErrorCode:
         is_sound = 0 <= request.last_fetched_epoch <= request.current_leader_epoch
-        if not is_sound or request.fetch_offset < 0 or request.replica.id == self.quorum.key.id:
+        if not is_sound or request.fetch_offset < 0:
             return ErrorCode.INVALID_REQUEST
-        return self.quorum.refuse_to_lead(request.current_leader_epoch)
+        error = self.quorum.refuse_to_lead(request.current_leader_epoch)
+        if error is ErrorCode.NONE and request.replica.id == self.quorum.key.id:
+            # One that looks for the leader may ask itself: it is a bootstrap server, too.
+            return ErrorCode.INVALID_REQUEST
+        return error
 
     def _note(self, leader: Leader, request: FetchRequest, now_ms: int) -> None:
         if not leader.on_fetch(request, self.quorum.log.log_end_offset, now_ms):
@@ -128,7 +136,11 @@ class Replication:
         self.quorum.extend_check_quorum(leader, now_ms)
         if self._advance(leader):
             self.answer_parked(leader, now_ms)
-            self._resign_if_removed(now_ms)
+            self._on_committed(leader, now_ms)
+
+    def _on_committed(self, leader: Leader, now_ms: int) -> None:
+        self._changes.on_committed(leader)
+        self._resign_if_removed(now_ms)
 
     def _resign_if_removed(self, now_ms: int) -> None:
         """Stop leading when it is committed that this node has no vote any more (KAFKA-17608)."""

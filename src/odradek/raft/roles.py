@@ -81,6 +81,10 @@ class Follower:
     download: SnapshotDownload | None = None
     leader_high_watermark: int | None = None
     """As the leader sent it; ours follows when the records are on disk."""
+    own_voter_check_ms: int | None = None
+    """When to look whether the voters have this node as it is; None for one that never votes."""
+    has_updated_leader: bool = False
+    """Whether this leader knows where this voter listens: in kraft.version 0 no log says it."""
 
 
 @dataclass(slots=True)

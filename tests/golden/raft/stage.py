@@ -7,6 +7,10 @@ messages wait until they are delivered, appends until they are flushed, deadline
 
     voters 1 2 3          start these nodes, with a vote
     observers 4           start these, without
+    first 1               start this node; it is the only voter that the log names
+    joiners 2 3           start these controllers, without a vote
+    add 1 2               ask node 1 for a vote for node 2
+    remove 1 2            ask node 1 to take the vote of node 2
     elect 1               let this node be elected; ``election.txt`` shows what is left out here
     wait 1000 [NODES]     let time pass, for all or for these nodes
     deliver [1>2]         deliver all messages under way, or those of one link
@@ -27,6 +31,7 @@ from functools import partial
 from random import Random
 from typing import cast
 
+from odradek.core.errors import ErrorCode
 from odradek.core.ids import Uuid
 from odradek.raft import (
     AppendLeaderChange,
@@ -39,12 +44,23 @@ from odradek.raft import (
     VoterSet,
 )
 from odradek.raft.driver import AppendedVoters
-from odradek.raft.messages import Message, Request, Response
-from odradek.raft.ready import FetchRead, RoleEvent, SnapshotRead
-from tests.golden.raft.wording import said, shown_event, shown_state
-from tests.simulation.raft.sim_log import Entry, SimLog
+from odradek.raft.messages import (
+    AddVoterRequest,
+    Message,
+    ProbeVoterRequest,
+    ProbeVoterResponse,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    VoterDetails,
+)
+from odradek.raft.ready import AppendVoters, FetchRead, RoleEvent, SnapshotRead
+from tests.golden.raft.wording import said, shown_entry, shown_event, shown_state
+from tests.simulation.raft.sim_log import Entry, SimLog, history_of, voters_in
 
 CONFIG = RaftConfig()
+OPERATOR = -1
+FIRST = -2  # the bootstrap server: the first node
 
 
 @dataclass
@@ -53,18 +69,20 @@ class Letter:
     target: int
     message: Message
     reply_to: int = 0  # the token that stands for the request at its receiver
+    name: int = 0  # by which a request means its target: a node, or the bootstrap server
 
 
 @dataclass
 class Actor:
     key: ReplicaKey
     votes: bool
+    is_by_log: bool = False  # a controller of a quorum whose voters are in the log
     log: SimLog = field(default_factory=SimLog)
     hard_state: HardState = field(default_factory=HardState)
     driver: RaftDriver | None = None
     flushes: list[tuple[int, int, Callable[[int], None]]] = field(default_factory=list)
     installs: list[Callable[[], None]] = field(default_factory=list)
-    asked_by: dict[int, tuple[int, int]] = field(default_factory=dict)
+    asked_by: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     role: str = ""
 
 
@@ -105,20 +123,45 @@ class Stage:
             )
             self.do_start(each)
 
+    def do_first(self, node_id: str) -> None:
+        key = ReplicaKey(int(node_id), _directory(int(node_id)))
+        self.actors[key.id] = Actor(key, votes=True, is_by_log=True)
+        self.do_start(node_id)
+
+    def do_joiners(self, *ids: str) -> None:
+        for each in ids:
+            key = ReplicaKey(int(each), _directory(int(each)))
+            self.actors[key.id] = Actor(key, votes=False, is_by_log=True)
+            self.do_start(each)
+
+    def do_add(self, asked: str, node_id: str) -> None:
+        self._operate(asked, AddVoterRequest(OPERATOR, self.actors[int(node_id)].key, ()))
+
+    def do_remove(self, asked: str, node_id: str) -> None:
+        self._operate(asked, RemoveVoterRequest(OPERATOR, self.actors[int(node_id)].key))
+
+    def _operate(self, asked: str, request: Request) -> None:
+        self.mail.append(Letter(OPERATOR, int(asked), request))
+        self.do_deliver(f"{OPERATOR}>{asked}")
+
     def do_start(self, node_id: str) -> None:
         actor = self.actors[int(node_id)]
         if actor.hard_state.epoch:
             self.write(f"{node_id} reads {shown_state(actor.hard_state)}")
         voters = VoterSet(tuple(each.key for each in self.actors.values() if each.votes))
+        if actor.is_by_log and not actor.votes:
+            voters = VoterSet(())
         node = RaftNode(
             actor.key,
-            voters,
+            history_of(actor.log, voters, is_by_log=actor.is_by_log),
             actor.log,
             actor.hard_state,
             config=CONFIG,
             random=Random(int(node_id)),
             now_ms=self.now_ms,
-            can_become_voter=actor.votes,
+            can_become_voter=actor.votes or actor.is_by_log,
+            bootstrap_ids=(FIRST,) if actor.is_by_log else (),
+            details=VoterDetails((), 0, 1) if actor.is_by_log else None,
         )
         actor.driver = RaftDriver(node, StagePorts(self, actor))
         self._let(actor, RaftDriver.start)
@@ -200,7 +243,7 @@ class Stage:
         for actor in self.actors.values():
             high_watermark = actor.driver.node.high_watermark if actor.driver else None
             words = [
-                ("" if at != high_watermark else "| ") + f"{entry.epoch}:{entry.value}"
+                ("" if at != high_watermark else "| ") + f"{entry.epoch}:{shown_entry(entry)}"
                 for at, entry in enumerate(actor.log.entries)
                 if at >= actor.log.log_start_offset
             ]
@@ -235,15 +278,24 @@ class Stage:
         )
 
     def _deliver(self, letter: Letter) -> None:
+        if letter.target == OPERATOR:
+            self.write(f"{letter.source} → operator {said(letter.message)}")
+            return
         actor = self.actors[letter.target]
         if actor.driver is None or self._cut & {letter.source, letter.target}:
             self.write(f"lost: {letter.source} → {letter.target} {said(letter.message)}")
             return
         self.write(f"{letter.source} → {letter.target} {said(letter.message)}")
         message = letter.message
+        if isinstance(message, ProbeVoterRequest):
+            answer = ProbeVoterResponse(
+                message.correlation_id, letter.target, ErrorCode.NONE, (0, 1)
+            )
+            self.mail.append(Letter(letter.target, letter.source, answer, message.correlation_id))
+            return
         if not letter.reply_to:
             self._tokens += 1
-            actor.asked_by[self._tokens] = (letter.source, message.correlation_id)
+            actor.asked_by[self._tokens] = (letter.source, message.correlation_id, letter.name)
             message = replace(message, correlation_id=self._tokens)
         self._let(actor, lambda driver: driver.step(message))
 
@@ -265,12 +317,25 @@ class StagePorts:
         self.stage.write(f"{self.id} cuts its log at {offset}")
 
     def append_fetched(self, records: object) -> Iterable[AppendedVoters]:
-        self.actor.log.append(cast("list[Entry]", records))
-        return ()
+        return self._append(cast("list[Entry]", records))
 
     def append_leader_change(self, change: AppendLeaderChange) -> Iterable[AppendedVoters]:
-        self.actor.log.append([Entry(change.epoch, f"leader-{self.id}")])
-        return ()
+        entries = [Entry(change.epoch, f"leader-{self.id}")]
+        if self.actor.is_by_log and voters_in(self.actor.log.entries) is None:
+            assert self.actor.driver is not None
+            entries.append(Entry.of_voters(change.epoch, self.actor.driver.node.voters))
+        return self._append(entries)
+
+    def append_voters(self, change: AppendVoters) -> Iterable[AppendedVoters]:
+        ids = ", ".join(map(str, change.voters.ids))
+        self.stage.write(f"{self.id} appends that the voters are {ids}")
+        return self._append([Entry.of_voters(change.epoch, change.voters)])
+
+    def _append(self, entries: list[Entry]) -> list[AppendedVoters]:
+        offset = self.actor.log.log_end_offset
+        self.actor.log.append(entries)
+        named = [(at, each.voters) for at, each in enumerate(entries, offset)]
+        return [(at, voters) for at, voters in named if voters is not None]
 
     def flush(self, then: Callable[[int], None]) -> None:
         log = self.actor.log
@@ -291,16 +356,18 @@ class StagePorts:
         def install() -> None:
             self.actor.log.install(snapshot_id)
             self.stage.write(f"{self.id} begins its log anew at {snapshot_id.offset}")
-            then(None)
+            found = voters_in(self.actor.log.entries)
+            then(None if found is None else found[1])
 
         self.actor.installs.append(install)
 
     def send(self, target: int, request: Request) -> None:
-        self.stage.mail.append(Letter(self.id, target, request))
+        name, target = target, min(self.stage.actors) if target == FIRST else target
+        self.stage.mail.append(Letter(self.id, target, request, name=name))
 
     def reply(self, response: Response) -> None:
-        target, correlation_id = self.actor.asked_by.pop(response.correlation_id)
-        answer = replace(response, correlation_id=correlation_id)
+        target, correlation_id, name = self.actor.asked_by.pop(response.correlation_id)
+        answer = replace(response, correlation_id=correlation_id, sender=name)
         self.stage.mail.append(Letter(self.id, target, answer, reply_to=correlation_id))
 
     def reply_with_records(self, read: FetchRead) -> None:

@@ -3,6 +3,8 @@
 from odradek.core.errors import ErrorCode
 from odradek.raft import BecameLeader, HardState, LeaderChanged, LostLeadership
 from odradek.raft.messages import (
+    AddVoterRequest,
+    AddVoterResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -11,7 +13,14 @@ from odradek.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    LeaderResponse,
     Message,
+    ProbeVoterRequest,
+    ProbeVoterResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -41,9 +50,29 @@ def said(message: Message) -> str:
             return _answer(message, "noted")
         case FetchResponse():
             return _answer(message, _fetched(message))
+        case AddVoterRequest():
+            return f"AddVoter {message.voter.id}"
+        case RemoveVoterRequest():
+            return f"RemoveVoter {message.voter.id}"
+        case UpdateVoterRequest():
+            ports = ", ".join(str(each.port) for each in message.details.endpoints)
+            return f"UpdateVoter {message.voter.id}: I listen on {ports}"
+        case ProbeVoterRequest():
+            return "what do you support?"
+        case AddVoterResponse() | RemoveVoterResponse():
+            return f"answers: {message.error.name}; {message.message or 'done'}"
+        case UpdateVoterResponse():
+            return _answer(message, "noted")
+        case ProbeVoterResponse():
+            return f"answers: kraft.version {message.kraft_versions}"
         case FetchSnapshotResponse():
             size, came = message.size, message.position + len(message.data)
             return _answer(message, f"all of {size} bytes" if came == size else f"up to {came}")
+
+
+def shown_entry(entry: Entry) -> str:
+    voters = entry.voters
+    return entry.value if voters is None else f"voters({' '.join(map(str, voters.ids))})"
 
 
 def _fetched(response: FetchResponse) -> str:
@@ -53,18 +82,11 @@ def _fetched(response: FetchResponse) -> str:
     if response.snapshot_id is not None:
         return f"take the snapshot at {response.snapshot_id.offset} first"
     records = response.records if isinstance(response.records, list) else []
-    values = [each.value for each in records if isinstance(each, Entry)]
+    values = [shown_entry(each) for each in records if isinstance(each, Entry)]
     return f"{' '.join(values) or 'nothing new'} (hw {response.high_watermark})"
 
 
-def _answer(
-    response: VoteResponse
-    | BeginQuorumEpochResponse
-    | EndQuorumEpochResponse
-    | FetchResponse
-    | FetchSnapshotResponse,
-    good: str,
-) -> str:
+def _answer(response: LeaderResponse, good: str) -> str:
     word = good if response.error is ErrorCode.NONE else response.error.name
     leader = "nobody" if response.leader_id is None else response.leader_id
     return f"answers: {word}; {leader} leads epoch {response.leader_epoch}"

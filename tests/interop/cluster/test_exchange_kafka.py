@@ -15,8 +15,9 @@ from odradek.protocol.framing import open_request, open_response
 from odradek.protocol.generated import broker_heartbeat, envelope, fetch, update_raft_voter
 from odradek.protocol.generated.principal import DefaultPrincipalData
 from odradek.protocol.versioned import decode_versioned
-from odradek.quorum.raft_requests import Endpoint, Sender, request_from_wire, request_to_wire
+from odradek.quorum.raft_requests import Sender, request_from_wire, request_to_wire
 from odradek.quorum.raft_responses import leader_address_in, response_from_wire, response_to_wire
+from odradek.raft.messages import VoterEndpoint
 from tests.interop.clients.confluent import Confluent
 from tests.interop.cluster.exchange import Call, Exchange, spoken, transcript
 from tests.interop.cluster.observer import wait_until
@@ -129,7 +130,7 @@ def test_our_codecs_of_the_quorum_say_the_same_in_the_same_bytes(calls: list[Cal
 def request_again(call: Call) -> bytes:
     request = request_from_wire(call.request, 0, cluster_id=CLUSTER_ID, own_id=-1)
     named = getattr(call.request, "leader_endpoints", ())
-    endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in named)
+    endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in named)
     ours = request_to_wire(
         request, Sender(CLUSTER_ID, endpoints, getattr(call.request, "max_bytes", 0))
     )

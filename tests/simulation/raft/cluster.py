@@ -10,17 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import TypeAlias, cast, get_args
+from typing import Final, TypeAlias, cast, get_args
 
+from odradek.core.errors import ErrorCode
 from odradek.core.ids import Uuid
 from odradek.raft import HardState, LogView, Message, RaftConfig, RaftNode, ReplicaKey, VoterSet
 from odradek.raft.driver import RaftDriver
-from odradek.raft.messages import Request
+from odradek.raft.messages import ProbeVoterRequest, ProbeVoterResponse, Request, VoterDetails
 from tests.simulation.raft.oracle import Oracle
 from tests.simulation.raft.ports import CrashError, SimPorts
-from tests.simulation.raft.sim_log import Entry, SimLog
+from tests.simulation.raft.sim_log import Entry, SimLog, history_of
 
 Event: TypeAlias = Callable[[], None]
+OPERATOR: Final = -1
+"""Who asks for other voters; no node."""
+_BOOTSTRAP_FIRST: Final = -2
 
 
 @dataclass
@@ -66,8 +70,11 @@ class Member:
     driver: RaftDriver | None = None
     incarnation: int = 0
     wakes_at_ms: int | None = None
-    inbox: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # whom to answer
+    inbox: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
+    """Whom to answer: who asked, its token, its incarnation, by what name it asked."""
     is_crash_safe: bool = False
+    is_formatted: bool = True  # knows the first voters
+    replaced_in: int = 0  # the incarnation in which it got its disk
 
     @property
     def node(self) -> RaftNode | None:
@@ -82,8 +89,12 @@ class Cluster:
         faults: Faults = CALM,
         *,
         observers: int = 0,
+        is_by_log: bool = False,
+        auto_join: bool = False,
         trace: bool = False,
     ) -> None:
+        """``is_by_log``: the log names the voters; observers know but bootstrap servers."""
+        self.is_by_log = is_by_log
         self.seed = seed
         self.random = Random(seed)
         self.faults = replace(faults)
@@ -94,6 +105,7 @@ class Cluster:
             request_timeout_ms=2 * faults.election_timeout_ms,
             fetch_max_wait_ms=300,
             retry_backoff_ms=50,
+            auto_join=auto_join,
         )
         self.now_ms = 0
         self.events = 0
@@ -105,7 +117,9 @@ class Cluster:
         keys = [ReplicaKey(i, Uuid.random(self.random)) for i in range(size + observers)]
         self.voters = VoterSet(tuple(keys[:size]))
         self.members = [Member(key) for key in keys]
-        self.oracle = Oracle([member.log for member in self.members], self.voters)
+        for member in self.members[size:]:
+            member.is_formatted = not is_by_log
+        self.oracle = Oracle([member.log for member in self.members], keys, self.voters)
         for member in self.members:
             self.at(self.random.randint(0, 300), partial(self.start, member))
         self.at(100, self._client)
@@ -171,20 +185,36 @@ class Cluster:
         self.note("start %d", member.key.id)
         member.is_crash_safe = True  # or it might never come up
         log: LogView = member.log
+        first = self.voters if member.is_formatted else VoterSet(())
         node = RaftNode(
             member.key,
-            self.voters,
+            history_of(member.log, first, is_by_log=self.is_by_log),
             log,
             member.hard_state,
             config=self.config,
             random=self.random,
             now_ms=self.now_ms,
-            can_become_voter=self.voters.contains(member.key),
+            can_become_voter=self.is_by_log or self.voters.contains(member.key),
+            bootstrap_ids=self.bootstrap_ids if self.is_by_log else (),
+            details=VoterDetails((), 0, 1) if self.is_by_log else None,
         )
         member.driver = RaftDriver(node, SimPorts(self, member))
         self.oracle.on_start(member.key.id, member.log)
         self.drive(member, RaftDriver.start)
         member.is_crash_safe = False
+
+    @property
+    def bootstrap_ids(self) -> tuple[int, ...]:
+        return tuple(_BOOTSTRAP_FIRST - each for each in range(len(self.members)))
+
+    def replace_disk(self, member: Member) -> None:
+        """Let a member lose all that it had, its vote with it; it starts with an empty disk."""
+        self.note("%d loses its disk", member.key.id)
+        self.crash(member)
+        member.key = ReplicaKey(member.key.id, Uuid.random(self.random))
+        member.log, member.hard_state = SimLog(), HardState()
+        member.is_formatted, member.replaced_in = False, member.incarnation
+        self.oracle.on_replaced(member.key.id, member.log, member.key)
 
     def crash(self, member: Member) -> None:
         self.note("crash %d", member.key.id)
@@ -226,24 +256,40 @@ class Cluster:
             raise CrashError
 
     def post(self, source: int, target: int, message: Message, incarnation: int) -> None:
+        """Send a message to a node; requests may go to one of the bootstrap servers."""
+        name, target = target, _BOOTSTRAP_FIRST - target if target < OPERATOR else target
         if (source, target) in self.cut or self.random.random() < self.faults.loss:
             return
         slow = self.random.random() < self.faults.straggler
         delay_ms = self.random.randint(1, 2_000 if slow else self.faults.delay_ms)
-        self.at(delay_ms, lambda: self._deliver(source, target, message, incarnation))
+        self.at(delay_ms, lambda: self._deliver(source, target, message, incarnation, name))
 
-    def _deliver(self, source: int, target: int, message: Message, incarnation: int) -> None:
+    def _deliver(
+        self, source: int, target: int, message: Message, incarnation: int, name: int
+    ) -> None:
+        if target == OPERATOR:
+            self.on_answer(message)
+            return
         member = self.members[target]
         if member.node is None or (source, target) in self.cut:
             return
         self.note("%d -> %d %s", source, target, message)
+        if isinstance(message, ProbeVoterRequest):
+            answer = ProbeVoterResponse(message.correlation_id, target, ErrorCode.NONE, (0, 1))
+            self.post(target, source, answer, incarnation)
+            return
         if isinstance(message, get_args(Request)):
+            if source >= 0 and incarnation < self.members[source].replaced_in:
+                return  # what an earlier disk said of itself
             self._sequence += 1
-            member.inbox[self._sequence] = (source, message.correlation_id, incarnation)
+            member.inbox[self._sequence] = (source, message.correlation_id, incarnation, name)
             message = replace(message, correlation_id=self._sequence)
         elif incarnation != member.incarnation:
             return  # its connection went with the process that asked
         self.drive(member, lambda driver: driver.step(message))
+
+    def on_answer(self, message: Message) -> None:
+        """An operator gets an answer."""
 
     def _client(self) -> None:
         self.at(self.random.randint(50, 400), self._client)
@@ -270,7 +316,7 @@ class Cluster:
     def _partition(self) -> None:
         """Cut a random set of nodes off, or heal; now and then in one direction only."""
         self.cut.clear()
-        ids = range(len(self.members))
+        ids = range(OPERATOR if self.is_by_log else 0, len(self.members))
         island = {i for i in ids if self.random.random() < 0.4}
         one_way = self.random.random() < 0.3
         for a in ids:

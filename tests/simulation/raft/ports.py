@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 from odradek.raft import AppendLeaderChange, HardState, OffsetAndEpoch, VoterSet
 from odradek.raft.driver import AppendedVoters, RaftDriver
 from odradek.raft.messages import Request, Response
-from odradek.raft.ready import FetchRead, RoleEvent, SnapshotRead
-from tests.simulation.raft.sim_log import Entry
+from odradek.raft.ready import AppendVoters, FetchRead, RoleEvent, SnapshotRead
+from tests.simulation.raft.sim_log import Entry, voters_in
 
 if TYPE_CHECKING:
     from tests.simulation.raft.cluster import Cluster, Member
@@ -39,14 +39,26 @@ class SimPorts:
         self.cluster.may_crash(self.member)
 
     def append_fetched(self, records: object) -> Iterable[AppendedVoters]:
-        self.member.log.append(cast("list[Entry]", records))
-        self.cluster.may_crash(self.member)
-        return ()
+        return self._append(cast("list[Entry]", records))
 
     def append_leader_change(self, change: AppendLeaderChange) -> Iterable[AppendedVoters]:
-        self.member.log.append([Entry(change.epoch, f"leader {self.node_id}")])
+        entries = [Entry(change.epoch, f"leader {self.node_id}")]
+        if self.cluster.is_by_log and voters_in(self.member.log.entries) is None:
+            assert self.member.driver is not None
+            entries.append(Entry.of_voters(change.epoch, self.member.driver.node.voters))
+        return self._append(entries)
+
+    def append_voters(self, change: AppendVoters) -> Iterable[AppendedVoters]:
+        self.cluster.note("%d names %s", self.node_id, change.voters.ids)
+        self.cluster.oracle.on_voters(self.node_id, change.voters)
+        return self._append([Entry.of_voters(change.epoch, change.voters)])
+
+    def _append(self, entries: list[Entry]) -> list[AppendedVoters]:
+        offset = self.member.log.log_end_offset
+        self.member.log.append(entries)
         self.cluster.may_crash(self.member)
-        return ()
+        named = [(at, each.voters) for at, each in enumerate(entries, offset)]
+        return [(at, voters) for at, voters in named if voters is not None]
 
     def flush(self, then: Callable[[int], None]) -> None:
         log, cluster = self.member.log, self.cluster
@@ -78,7 +90,8 @@ class SimPorts:
             keeps_log = self.cluster.faults.keeps_log_under_snapshot
             self.member.log.install(snapshot_id, keeps_log=keeps_log)
             self.cluster.note("%d installed %s", self.node_id, snapshot_id)
-            then(None)
+            found = voters_in(self.member.log.entries)
+            then(None if found is None else found[1])
 
         self.cluster.later(self.member, self.cluster.random.randint(0, 40), installed)
 
@@ -90,8 +103,8 @@ class SimPorts:
 
     def reply(self, response: Response) -> None:
         self.cluster.may_crash(self.member)
-        target, token, incarnation = self.member.inbox.pop(response.correlation_id)
-        response = replace(response, correlation_id=token)
+        target, token, incarnation, name = self.member.inbox.pop(response.correlation_id)
+        response = replace(response, correlation_id=token, sender=name)
         self.cluster.post(self.node_id, target, response, incarnation)
         if self.member.hard_state.voted is not None:
             self.cluster.may_crash(self.member, self.cluster.faults.crash_after_promise)

@@ -5,12 +5,54 @@ from bisect import bisect_right
 from random import Random
 from typing import NamedTuple
 
-from odradek.raft import OffsetAndEpoch
+from odradek.core.ids import Uuid
+from odradek.raft import OffsetAndEpoch, ReplicaKey, VoterHistory, VoterSet
+
+_VOTERS = "voters"
 
 
 class Entry(NamedTuple):
     epoch: int
     value: str
+
+    @classmethod
+    def of_voters(cls, epoch: int, voters: VoterSet) -> "Entry":
+        named = [f"{each.id}:{each.directory_id}" for each in voters.voters]
+        return cls(epoch, " ".join([_VOTERS, *named]))
+
+    @property
+    def voters(self) -> VoterSet | None:
+        """The voters that it names; None if it does not."""
+        if not self.value.startswith(_VOTERS):
+            return None
+        pairs = [each.split(":") for each in self.value.split()[1:]]
+        keys = [ReplicaKey(int(each), Uuid.from_text(directory)) for each, directory in pairs]
+        return VoterSet(tuple(keys))
+
+
+def voters_in(entries: list[Entry]) -> tuple[int, VoterSet] | None:
+    """Return where the last record with voters is, and which it names."""
+    for offset in range(len(entries) - 1, -1, -1):
+        found = entries[offset].voters
+        if found is not None:
+            return offset, found
+    return None
+
+
+def history_of(log: "SimLog", first: VoterSet, *, is_by_log: bool) -> VoterHistory:
+    """Return the voters by offset as a node finds them that starts on a log."""
+    history, start = VoterHistory(first), log.log_start_offset
+    if is_by_log:
+        in_snapshot = voters_in(log.entries[:start])
+        if in_snapshot is not None:
+            history.start_at(start, in_snapshot[1])
+        elif first.voters:
+            history.start_at(0, first)
+        for offset, entry in enumerate(log.entries[start:], start):
+            voters = entry.voters
+            if voters is not None:
+                history.append(offset, voters)
+    return history
 
 
 class Snapshot(NamedTuple):

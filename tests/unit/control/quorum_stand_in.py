@@ -17,6 +17,7 @@ from odradek.protocol.versioned import decode_metadata
 from odradek.quorum.metadata_batch import MetadataBatch
 from odradek.quorum.quorum_listener import NotLeaderError, QuorumListener
 from odradek.raft.messages import ReplicaKey
+from odradek.raft.voters import VoterSet
 from odradek.records import read_records
 from odradek.storage.scan import iter_batches
 
@@ -30,6 +31,7 @@ class StandInQuorum:
     leader_id: int | None = None
     voter_ids: tuple[int, ...] = (1,)
     kraft_version: int = 0
+    upgraded_voters: VoterSet | None = None
     has_space: bool = True
     is_broken: bool = False
     resigned: bool = False
@@ -40,6 +42,10 @@ class StandInQuorum:
     loader: MetadataLoader = field(default_factory=MetadataLoader)
     _ends: list[int] = field(default_factory=list)
     _committed: int = 0
+
+    @property
+    def appended_kraft_version(self) -> int:
+        return self.kraft_version
 
     @property
     def replica_key(self) -> ReplicaKey:

@@ -68,6 +68,8 @@ from odradek.protocol.generated.update_features import (
 from odradek.protocol.message import Message
 from odradek.protocol.refusals import error_codes
 from odradek.protocol.versioned import encode_versioned
+from odradek.raft.messages import ReplicaKey, VoterDetails, VoterEndpoint
+from odradek.raft.voters import VoterSet
 from tests.unit.control.control_site import (
     CLUSTER_ID,
     LISTENER,
@@ -292,7 +294,14 @@ def update(
     return response
 
 
+def voters_that_support(level: int) -> VoterSet:
+    key = ReplicaKey(1, Uuid(b"directory of one"))
+    details = VoterDetails((VoterEndpoint("CONTROLLER", "here", 9093),), 0, level)
+    return VoterSet((key,), {1: details})
+
+
 def test_a_quorum_of_one_names_its_voter_with_kraft_version_1(site: ControlSite) -> None:
+    site.quorum.upgraded_voters = voters_that_support(1)
     assert update(site, "kraft.version", 1, validate_only=True).error_code == 0
     assert site.quorum.quorum_records == []
     assert update(site, "kraft.version", 1).error_code == 0
@@ -303,11 +312,13 @@ def test_a_quorum_of_one_names_its_voter_with_kraft_version_1(site: ControlSite)
     assert (voter.voter_id, voter.endpoints[0].port) == (1, 9093)
 
 
-def test_kraft_version_of_several_voters_stays(site: ControlSite) -> None:
-    site.quorum.voter_ids = (1, 2, 3)
+def test_kraft_version_stays_until_every_voter_has_said_what_it_supports(site: ControlSite) -> None:
+    site.quorum.upgraded_voters = voters_that_support(0)
     refused = update(site, "kraft.version", 1)
     assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert "several voters" in (refused.error_message or "")
+    assert (refused.error_message or "").endswith(
+        "Invalid upgrade of kraft.version to 1 because not all of the voters support it"
+    )
     assert site.quorum.quorum_records == []
 
 

@@ -12,6 +12,7 @@ from random import Random
 
 from odradek.controller.feature_changes import bootstrap_records
 from odradek.core.config import Address
+from odradek.core.errors import ErrorCode
 from odradek.core.ids import Uuid
 from odradek.metadata import VersionedRecord
 from odradek.metadata.image import MetadataUpdate
@@ -23,19 +24,21 @@ from odradek.metadata.snapshots import (
 )
 from odradek.protocol.apis import api_for_key
 from odradek.protocol.generated.control_records import (
-    Endpoint as VoterEndpoint,
+    Endpoint,
+    KRaftVersionFeature,
+    VotersRecord,
+    VotersRecordVoter,
 )
-from odradek.protocol.generated.control_records import VotersRecord, VotersRecordVoter
 from odradek.protocol.message import Message
 from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.quorum.metadata_upkeep import MetadataLogConfig
 from odradek.quorum.quorum_listener import LeaderAndEpoch, QuorumListener
 from odradek.quorum.quorum_settings import QuorumSettings
 from odradek.quorum.raft_channel_port import ChannelOwner
-from odradek.quorum.raft_requests import Endpoint, request_to_wire
+from odradek.quorum.raft_requests import request_to_wire
 from odradek.quorum.raft_responses import leader_address_in, response_from_wire
 from odradek.raft import OffsetAndEpoch, RaftConfig, ReplicaKey
-from odradek.raft.messages import Request
+from odradek.raft.messages import ProbeVoterRequest, ProbeVoterResponse, Request, VoterEndpoint
 from odradek.storage.flush_plan import FlushPlan
 from odradek.testing.disk import SimulatedDisk
 from odradek.testing.simulation.clocks import SimClock
@@ -64,7 +67,8 @@ def voters_record(ids: Iterable[int]) -> QuorumRecords:
         VotersRecordVoter(
             voter_id=each,
             voter_directory_id=directory_of(each),
-            endpoints=[VoterEndpoint(name=LISTENER, host=f"host-{each}", port=PORT_BASE + each)],
+            endpoints=[Endpoint(name=LISTENER, host=f"host-{each}", port=PORT_BASE + each)],
+            k_raft_version_feature=KRaftVersionFeature(max_supported_version=1),
         )
         for each in ids
     ]
@@ -207,6 +211,9 @@ class Channel:
         self._owner = owner
 
     def send(self, target: int, request: Request) -> None:
+        if isinstance(request, ProbeVoterRequest):
+            self._probe(target, request)
+            return
         message = request_to_wire(request, self._owner.sender)
         address = self._owner.find_address(target)
         peer = None if address is None else self._member.cluster.find(address)
@@ -217,6 +224,19 @@ class Channel:
             return
         answered = partial(self._on_answer, target, request.correlation_id)
         self._member.cluster.post(self._member, peer, message, answered, fail)
+
+    def _probe(self, target: int, request: ProbeVoterRequest) -> None:
+        cluster = self._member.cluster
+        (endpoint,) = request.endpoints
+        peer = cluster.find(Address(endpoint.host, endpoint.port))
+        is_there = peer is not None and cluster.is_open(self._member, peer)
+        answer = ProbeVoterResponse(
+            request.correlation_id,
+            target,
+            ErrorCode.NONE if is_there else ErrorCode.BROKER_NOT_AVAILABLE,
+            (0, 1) if is_there else None,
+        )
+        self._member.later(2 * LATENCY, lambda: self._owner.step(answer))
 
     def _on_answer(self, target: int, correlation_id: int, answer: Message) -> None:
         leader = leader_address_in(answer)
@@ -277,7 +297,7 @@ class QuorumCluster:
             raft=self._raft,
             fetch_max_bytes=self._fetch_max_bytes,
             listener=LISTENER,
-            endpoints=(Endpoint(LISTENER, *address_of(node_id)),) if is_voter else (),
+            endpoints=(VoterEndpoint(LISTENER, *address_of(node_id)),) if is_voter else (),
             can_become_voter=is_voter,
         )
         return Member(self, node_id, disk, settings)

@@ -17,7 +17,6 @@ from odradek.protocol.generated.api_versions import ApiVersion, ApiVersionsRespo
 from odradek.protocol.message import Message
 from odradek.quorum.raft_channel import RaftLanes
 from odradek.quorum.raft_requests import (
-    Endpoint,
     LeaderAddress,
     Sender,
     leader_named_by,
@@ -27,9 +26,9 @@ from odradek.quorum.raft_responses import response_to_wire
 from odradek.raft.config import RaftConfig
 from odradek.raft.driver import AppendedVoters, RaftDriver
 from odradek.raft.hard_state import HardState
-from odradek.raft.messages import OffsetAndEpoch, ReplicaKey, Request, Response
+from odradek.raft.messages import OffsetAndEpoch, ReplicaKey, Request, Response, VoterEndpoint
 from odradek.raft.node import RaftNode
-from odradek.raft.ready import AppendLeaderChange, FetchRead, RoleEvent, SnapshotRead
+from odradek.raft.ready import AppendLeaderChange, AppendVoters, FetchRead, RoleEvent, SnapshotRead
 from odradek.raft.voters import VoterSet
 from odradek.testing.simulation import World
 from odradek.wire.lane import LaneSettings
@@ -63,7 +62,7 @@ class Member:
         self.failed: list[tuple[int, int]] = []
         self.learned: dict[int, Address] = {}
         self.node = world.add_node(f"n{node_id}")
-        self.sender = Sender(CLUSTER, (Endpoint(LISTENER, self.node.name, PORT),), 1 << 20)
+        self.sender = Sender(CLUSTER, (VoterEndpoint(LISTENER, self.node.name, PORT),), 1 << 20)
         self._addresses = addresses
         self._voters = voters
         self._knows = knows
@@ -108,6 +107,8 @@ class Member:
 
     # ChannelOwner.
 
+    listener = LISTENER
+
     @property
     def epoch(self) -> int:
         return self.raft.epoch
@@ -127,6 +128,9 @@ class Member:
         self.driver.on_send_failed(target, correlation_id)
 
     # DriverPorts.
+
+    def append_voters(self, change: AppendVoters) -> Iterable[AppendedVoters]:
+        raise AssertionError(f"these voters do not change: {change}")
 
     def persist(self, state: HardState) -> None:
         pass
@@ -241,6 +245,8 @@ class Quorum:
         self.observers = [
             Member(world, 100 + each, voter_set, bootstrap, **knows) for each in range(observers)
         ]
+        for member in self.members:
+            member.failed.clear()  # the first ones looked for others that were not there yet
 
     @property
     def members(self) -> list[Member]:

@@ -2,8 +2,8 @@
 
 from odradek.core.config import STANDALONE, Address, load_broker_config, parse_overrides
 from odradek.quorum.quorum_settings import QuorumSettings
-from odradek.quorum.raft_requests import Endpoint
 from odradek.raft.config import RaftConfig
+from odradek.raft.messages import VoterEndpoint
 
 CLUSTER = {
     "process.roles": "broker,controller",
@@ -48,7 +48,7 @@ def test_voters_and_listeners() -> None:
     found = settings({})
     assert found.static_voters == {1: Address("one", 9093), 2: Address("two", 9094)}
     assert found.listener == "CONTROLLER"
-    assert found.endpoints == (Endpoint("CONTROLLER", "127.0.0.1", 9093),)
+    assert found.endpoints == (VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),)
     assert found.can_become_voter
     assert not found.is_alone
 

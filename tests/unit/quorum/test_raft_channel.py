@@ -6,19 +6,28 @@ import pytest
 
 from odradek.core.config import Address
 from odradek.core.errors import ErrorCode
-from odradek.core.ids import Uuid
 from odradek.protocol.generated.update_raft_voter import UpdateRaftVoterRequest
 from odradek.protocol.generated.vote import VoteResponse
 from odradek.protocol.message import Message
 from odradek.quorum import raft_channel
 from odradek.quorum.raft_requests import LeaderAddress
 from odradek.quorum.raft_responses import response_to_wire
-from odradek.raft.messages import FetchRequest, ReplicaKey, Response, VoteRequest
+from odradek.raft.messages import (
+    FetchRequest,
+    ProbeVoterRequest,
+    ProbeVoterResponse,
+    ReplicaKey,
+    Response,
+    UpdateVoterRequest,
+    VoterDetails,
+    VoterEndpoint,
+    VoteRequest,
+)
 from odradek.raft.messages import VoteResponse as VotedResponse
 from odradek.raft.voters import VoterSet
 from odradek.testing.simulation import World
 from odradek.wire.lane import LaneError, LaneFailure
-from tests.unit.quorum.raft_lane_harness import PORT, Member, Quorum
+from tests.unit.quorum.raft_lane_harness import LISTENER, PORT, Member, Quorum
 
 
 @pytest.fixture
@@ -218,23 +227,40 @@ def test_an_old_leader_in_a_late_answer_is_not_believed(world: World) -> None:
     assert not follower.lanes._names_leader(other, LeaderAddress(9, "n9", PORT))
 
 
-def test_other_messages_go_with_the_votes_and_end_with_the_lanes(world: World) -> None:
+def test_a_leader_from_before_kip_853_need_not_know_its_voters(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quorum = Quorum(world, 1)
-    errors: list[LaneError] = []
-    asker = quorum.voters[0]
+    asker, steps = quorum.voters[0], list[Response]()
+    monkeypatch.setattr(asker, "step", steps.append)
+    request = UpdateVoterRequest(7, asker.key, 1, VoterDetails())
+    asker.node.loop.call_soon(asker.lanes.send, 1, request)
+    world.run_until(lambda: bool(steps), 5)
+    assert [each.error for each in steps] == [ErrorCode.UNSUPPORTED_VERSION]
 
-    def ask(target: int) -> None:
-        request = UpdateRaftVoterRequest(voter_id=1, voter_directory_id=Uuid(bytes(16)))
-        asker.lanes.ask(target, request, lambda _: None, errors.append)
 
-    asker.node.loop.call_soon(ask, 1)
-    world.run_until(lambda: len(errors) == 1, 5)
-    assert errors[0].failure is LaneFailure.UNSUPPORTED  # this peer does not know it
+def test_a_node_that_is_to_be_a_voter_is_asked_where_the_request_says(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum = Quorum(world, 2)
+    asker, steps = quorum.voters[0], list[Response]()
+
+    def step(response: Response) -> None:
+        if isinstance(response, ProbeVoterResponse):
+            steps.append(response)
+
+    monkeypatch.setattr(asker, "step", step)
+    there = VoterEndpoint(LISTENER, "n2", PORT)
+    elsewhere = VoterEndpoint(LISTENER, "n2", PORT + 1)
+    other = VoterEndpoint("OTHER", "n2", PORT + 1)
+    asker.node.loop.call_soon(asker.lanes.send, 77, ProbeVoterRequest(7, (other, there)))
+    world.run_until(lambda: bool(steps), 5)
+    assert steps == [ProbeVoterResponse(7, 77, ErrorCode.NONE)]  # this peer has no features
+    asker.node.loop.call_soon(asker.lanes.send, 77, ProbeVoterRequest(8, (elsewhere,)))
+    world.run_until(lambda: len(steps) == 2, 5)
+    assert steps[1] == ProbeVoterResponse(8, 77, ErrorCode.BROKER_NOT_AVAILABLE)
     asker.node.loop.call_soon(asker.lanes.close)
-    asker.node.loop.call_soon(ask, 1)
-    asker.node.loop.call_soon(ask, 2)
-    world.run_until(lambda: len(errors) == 3, 5)
-    assert [each.failure for each in errors[1:]] == 2 * [LaneFailure.CLOSED]
+    world.run_for(1)
 
 
 def test_after_a_close_raft_hears_nothing(world: World) -> None:

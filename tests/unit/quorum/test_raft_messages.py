@@ -1,5 +1,7 @@
 """Raft's values survive the way over the wire, in the versions that can carry them."""
 
+from typing import get_args
+
 import pytest
 
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
@@ -7,7 +9,6 @@ from odradek.core.ids import Uuid
 from odradek.protocol.generated import fetch, fetch_snapshot, vote
 from odradek.protocol.message import Message
 from odradek.quorum.raft_requests import (
-    Endpoint,
     LeaderAddress,
     Sender,
     leader_named_by,
@@ -29,16 +30,18 @@ from odradek.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    LeaderResponse,
     OffsetAndEpoch,
     ReplicaKey,
     Request,
     Response,
+    VoterEndpoint,
     VoteRequest,
     VoteResponse,
 )
 
 ME, PEER = (ReplicaKey(i, Uuid(bytes([i] * 16))) for i in (1, 2))
-SENDER = Sender("cluster-a", (Endpoint("CONTROLLER", "host-2", 9093),), 1 << 20)
+SENDER = Sender("cluster-a", (VoterEndpoint("CONTROLLER", "host-2", 9093),), 1 << 20)
 LEADER = LeaderAddress(2, "host-2", 9093)
 NONE = ErrorCode.NONE
 
@@ -99,6 +102,7 @@ def test_requests_of_another_cluster_are_refused(request_: Request, version: int
     refusal = over_the_wire(refusal_to_wire(received, refused.value.code), version)
     response = response_from_wire(refusal, 7, 2)
     assert response.error is ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert isinstance(response, get_args(LeaderResponse))
     assert response.leader_epoch == -1, "nothing is learnt from it"
 
 

@@ -22,7 +22,13 @@ from odradek.protocol.message import Message
 from odradek.quorum.raft_requests import METADATA_TOPIC, METADATA_TOPIC_ID
 from odradek.quorum.raft_service import PENDING_MAX, WAIT_MS_MAX
 from odradek.raft.config import PARKED_FETCHES_MAX
-from tests.unit.quorum.quorum_members import CLUSTER_ID, Member, QuorumCluster
+from tests.unit.quorum.quorum_members import (
+    CLUSTER_ID,
+    LISTENER,
+    Member,
+    QuorumCluster,
+    directory_of,
+)
 
 M = TypeVar("M", bound=Message)
 
@@ -257,13 +263,19 @@ def test_a_leader_that_resigns_answers_all_who_wait(leader: Member) -> None:
 def test_changes_of_voters_are_refused_as_by_kafka(leader: Member) -> None:
     unsupported = ErrorCode.UNSUPPORTED_VERSION
     epoch = leader.quorum.epoch
-    add = add_raft_voter.AddRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=4)
-    remove = remove_raft_voter.RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=1)
+    directory_id = directory_of(4)
+    listeners = [add_raft_voter.Listener(name=LISTENER, host="host-4", port=9004)]
+    add = add_raft_voter.AddRaftVoterRequest(
+        cluster_id=CLUSTER_ID, voter_id=4, voter_directory_id=directory_id, listeners=listeners
+    )
+    remove = remove_raft_voter.RemoveRaftVoterRequest(
+        cluster_id=CLUSTER_ID, voter_id=1, voter_directory_id=directory_id
+    )
     assert ask(leader, add, add_raft_voter.AddRaftVoterResponse).error_code == unsupported
     assert ask(leader, remove, remove_raft_voter.RemoveRaftVoterResponse).error_code == unsupported
     kind = update_raft_voter.UpdateRaftVoterResponse
     for asked, code in (
-        (epoch, unsupported),
+        (epoch, ErrorCode.INVALID_REQUEST),  # it names no directory
         (epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
         (epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ):
@@ -283,6 +295,16 @@ def test_changes_of_voters_are_refused_as_by_kafka(leader: Member) -> None:
     add.cluster_id = "other"
     refused = ask(leader, add, add_raft_voter.AddRaftVoterResponse)
     assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    problem = f'The given id "other" doesn\'t match the cluster id "{CLUSTER_ID}"'
+    assert refused.error_message == problem
+    add.cluster_id, add.listeners[0].name = None, "ELSEWHERE"
+    refused = ask(leader, add, add_raft_voter.AddRaftVoterResponse)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message == (
+        "Add voter request didn't include the endpoint (Endpoints(endpoints={"
+        "ListenerName(ELSEWHERE)=host-4/<unresolved>:9004})) for the default listener"
+        " ListenerName(CONTROLLER)"
+    )
 
 
 def test_a_vote_for_another_directory_is_refused(leader: Member) -> None:

@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 from random import Random
 
 from odradek.core.ids import Uuid
-from odradek.raft import HardState, OffsetAndEpoch, RaftConfig, RaftNode, ReplicaKey, VoterSet
+from odradek.raft import (
+    HardState,
+    OffsetAndEpoch,
+    RaftConfig,
+    RaftNode,
+    ReplicaKey,
+    VoterHistory,
+    VoterSet,
+)
+from odradek.raft.messages import VoterDetails
 
 KEYS = [ReplicaKey(i, Uuid(bytes([i + 1] * 16))) for i in range(5)]
 CONFIG = RaftConfig()
@@ -45,15 +54,19 @@ def make_node(
     voters: VoterSet | None = None,
     bootstrap_ids: tuple[int, ...] = (),
     can_become_voter: bool = True,
+    history: VoterHistory | None = None,
+    details: VoterDetails | None = None,
+    auto_join: bool = False,
 ) -> RaftNode:
     return RaftNode(
         key,
-        voters or VoterSet(tuple(KEYS[:size])),
+        history or voters or VoterSet(tuple(KEYS[:size])),
         log,
         hard_state or HardState(),
-        config=CONFIG,
+        config=CONFIG._replace(auto_join=auto_join),
         random=Random(1),
         now_ms=now_ms,
         bootstrap_ids=bootstrap_ids,
         can_become_voter=can_become_voter,
+        details=details,
     )

@@ -4,10 +4,10 @@ v1  upgrade types, validate only.  v2  no result for each feature any more.  Ans
 metadata log has committed it.
 
 ``kraft.version`` is no metadata: it is a control record of the log, and goes there together with
-the voters, which were in the configs alone before. That works for a quorum of one that has a
-controller listener.
+the voters, which were in the configs alone before. Each voter has said meanwhile in which directory
+it is, where it listens and what it supports (UpdateRaftVoter); before that there is no upgrade.
 
-Not implemented: kraft.version of a quorum of several voters, throttling.
+Not implemented: throttling.
 """
 
 from odradek.control.context import Control, ControlContext
@@ -20,7 +20,8 @@ from odradek.protocol.generated.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from odradek.quorum.initial_voters import InitialVoter, find_controller_listener, voters_record
+from odradek.quorum.initial_voters import find_controller_listener
+from odradek.quorum.voter_messages import voters_to_record
 
 
 def handle(context: ControlContext, request: UpdateFeaturesRequest) -> None:
@@ -32,25 +33,22 @@ def _plan(
     control: Control, controller: Controller, request: UpdateFeaturesRequest
 ) -> Result[UpdateFeaturesResponse]:
     quorum = control.quorum
-    current = quorum.kraft_version
+    current = quorum.appended_kraft_version
     wanted = [each for each in request.feature_updates if each.feature == KRAFT_VERSION]
     level = wanted[-1].max_version_level if wanted else current
     result = controller.update_features(request, current, quorum.voter_ids)
     if result.reply.error_code or level == current:
         return result
-    listener = find_controller_listener(control.config)
-    if listener is None:
+    if find_controller_listener(control.config) is None:
         problem = "The log would name where this controller listens, and controller.listener.names"
         return _refused(level, f"{problem} names no listener.")
-    key = quorum.replica_key
-    if quorum.voter_ids != (key.id,):
-        return _refused(level, "The quorum has several voters, and so far only one can do this.")
+    voters = quorum.upgraded_voters
+    if voters is None or not voters.supports(level):
+        problem = f"Invalid upgrade of {KRAFT_VERSION} to {level} because not all of the voters"
+        return _refused(level, f"{problem} support it")
     if request.validate_only:
         return result
-    assert key.directory_id is not None
-    voter = InitialVoter.at(listener, key.id, key.directory_id)
-    records = QuorumRecords(level, voters_record([voter], listener.name))
-    return result._replace(quorum=records)
+    return result._replace(quorum=QuorumRecords(level, voters_to_record(voters)))
 
 
 def _refused(level: int, problem: str) -> Result[UpdateFeaturesResponse]:
