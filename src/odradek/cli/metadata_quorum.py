@@ -1,6 +1,7 @@
 """``odradek metadata-quorum``, the twin of ``kafka-metadata-quorum``.
 
-Missing: adding and removing controllers; the quorum has one voter until there is replication.
+A controller that joins by itself (``controller.quorum.auto.join.enable``) is back soon after it was
+removed (KAFKA-19850): ``remove-controller`` says that it has to be stopped first.
 """
 
 import json
@@ -9,6 +10,7 @@ from typing import Final
 
 import click
 
+from odradek.cli.added_controller import NO_CONFIG, AddedController
 from odradek.cli.tables import print_json, print_tabbed
 from odradek.cli.tool_options import (
     BROKERS_OR_CONTROLLERS,
@@ -19,9 +21,11 @@ from odradek.cli.tool_options import (
     pass_server,
     server_options,
 )
-from odradek.client.admin.admin import Admin
-from odradek.client.admin.brokers import QuorumInfo, QuorumReplica
-from odradek.core.ids import ZERO_UUID
+from odradek.client.admin.admin import SETTINGS, Admin
+from odradek.client.admin.brokers import QuorumEndpoint, QuorumInfo, QuorumReplica
+from odradek.client.settings import CONTROLLERS, SERVERS
+from odradek.core.errors import CorruptionError
+from odradek.core.ids import ZERO_UUID, Uuid
 
 _HEADERS: Final = (
     "NodeId",
@@ -39,7 +43,7 @@ _NO_TIME: Final = -1
 @server_options(controller=BROKERS_OR_CONTROLLERS, required=False)
 @click.pass_context
 def metadata_quorum(ctx: click.Context, server: Server | None) -> None:
-    """Describe the metadata quorum."""
+    """Describe and change the metadata quorum."""
     ctx.obj = server
 
 
@@ -78,24 +82,55 @@ def _check(*, status: bool, replication: bool, human_readable: bool) -> None:
 
 
 @metadata_quorum.command("add-controller")
-@click.option("--dry-run", is_flag=True)
-def add_controller(*, dry_run: bool) -> None:  # noqa: ARG001  # accepted, as Kafka's tool does
-    """Comes later: add a voter."""
-    _comes_later()
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@pass_server
+def add_controller(server: Server, *, dry_run: bool) -> None:
+    """Give a controller a vote; --command-config is its own config file."""
+
+    async def work(admin: Admin) -> None:
+        if not server.settings.keys() - {SERVERS, CONTROLLERS}:
+            raise ToolError(NO_CONFIG)
+        added = AddedController.of(server.settings)
+        if not dry_run:
+            await admin.add_raft_voter(*added)
+        shown = ", ".join(map(_url, added.endpoints))
+        click.echo(
+            f"{'DRY RUN of adding' if dry_run else 'Added'} controller {added.controller_id} with"
+            f" directory id {added.directory_id} and endpoints: {shown}"
+        )
+
+    # The rest of the file is the controller's own business.
+    known = {name: each for name, each in server.settings.items() if name in SETTINGS}
+    Server(known).run(work)
 
 
 @metadata_quorum.command("remove-controller")
-@click.option("--controller-id", "-i", type=int, required=True)
-@click.option("--controller-directory-id", "-d", required=True)
-@click.option("--dry-run", is_flag=True)
-def remove_controller(**_: object) -> None:
-    """Comes later: remove a voter."""
-    _comes_later()
+@click.option("--controller-id", "-i", type=int, required=True, help="Which voter to remove.")
+@click.option("--controller-directory-id", "-d", "directory", required=True, help="Its directory.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@pass_server
+def remove_controller(server: Server, *, controller_id: int, directory: str, dry_run: bool) -> None:
+    """Take the vote of a controller. Stop it first if it joins by itself."""
+
+    async def work(admin: Admin) -> None:
+        if controller_id < 0:
+            raise ToolError(f"Invalid negative --controller-id: {controller_id}")
+        try:
+            directory_id = Uuid.from_text(directory)
+        except CorruptionError as error:
+            raise ToolError(f"Failed to parse --controller-directory-id: {error}") from error
+        if not dry_run:
+            await admin.remove_raft_voter(controller_id, directory_id)
+        # With two blanks, as Kafka's tool prints it; scripts look for the line.
+        verb = "DRY RUN of removing " if dry_run else "Removed "
+        click.echo(f"{verb} KRaft controller {controller_id} with directory id {directory_id}")
+
+    server.run(work)
 
 
-def _comes_later() -> None:
-    click.echo("comes later: voters cannot be added or removed yet", err=True)
-    raise click.exceptions.Exit(1)
+def _url(endpoint: QuorumEndpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener}://{host}:{endpoint.port}"
 
 
 def _leader(quorum: QuorumInfo) -> QuorumReplica:

@@ -122,8 +122,6 @@ def test_a_wrong_call_is_refused_on_stderr(tool: str, arguments: str, said: str)
 
 
 LATER = [
-    ("metadata-quorum", "add-controller"),
-    ("metadata-quorum", "remove-controller -i 1 -d x"),
     ("configs", "--alter --entity-type clients --entity-name c --add-config a=b"),
 ]
 

@@ -1,6 +1,6 @@
 """The cluster and its brokers: who is there, what they speak, features, the metadata quorum."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -9,9 +9,14 @@ from odradek.client.admin.results import Result, Results
 from odradek.client.cluster import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
 from odradek.client.errors import check
 from odradek.client.metadata import BrokerAddress
-from odradek.core.errors import CorruptionError
+from odradek.core.errors import CorruptionError, ErrorCode
 from odradek.core.ids import Uuid
 from odradek.protocol.apis import api_for_key
+from odradek.protocol.generated.add_raft_voter import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    Listener,
+)
 from odradek.protocol.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.generated.describe_cluster import (
     DescribeClusterRequest,
@@ -25,6 +30,10 @@ from odradek.protocol.generated.describe_quorum import (
     RequestTopicData,
 )
 from odradek.protocol.generated.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.generated.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from odradek.protocol.generated.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -231,6 +240,74 @@ class BrokerOperations:
 
         await driver.single(
             ask, route=driver.to_controller, timeout_ms=timeout_ms, by_controllers=True
+        )
+
+    async def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        endpoints: Sequence[QuorumEndpoint],
+        *,
+        cluster_id: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Give a controller a vote (KIP-853); it has to be caught up, and nothing waits for that.
+
+        Raises:
+            KafkaError: The quorum's leader refused.
+        """
+        driver = self._driver
+
+        async def ask(node_id: int) -> None:
+            request = AddRaftVoterRequest(
+                cluster_id=cluster_id,
+                timeout_ms=driver.request_timeout_ms,
+                voter_id=voter_id,
+                voter_directory_id=directory_id,
+                listeners=[
+                    Listener(name=each.listener, host=each.host, port=each.port)
+                    for each in endpoints
+                ],
+            )
+            response = await driver.cluster.ask(node_id, request, AddRaftVoterResponse)
+            check(response.error_code, response.error_message, about=f"voter {voter_id}")
+
+        await self._change_voters(ask, timeout_ms)
+
+    async def remove_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        *,
+        cluster_id: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Take the vote of a controller (KIP-853).
+
+        Raises:
+            KafkaError: The quorum's leader refused.
+        """
+        driver = self._driver
+
+        async def ask(node_id: int) -> None:
+            request = RemoveRaftVoterRequest(
+                cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id
+            )
+            response = await driver.cluster.ask(node_id, request, RemoveRaftVoterResponse)
+            check(response.error_code, response.error_message, about=f"voter {voter_id}")
+
+        await self._change_voters(ask, timeout_ms)
+
+    async def _change_voters(
+        self, ask: Callable[[int], Awaitable[None]], timeout_ms: float | None
+    ) -> None:
+        # A change that timed out may have been made: as in Kafka, the caller looks and decides.
+        # A controller that is asked directly may not lead, which is for the route to find out.
+        final = {ErrorCode.REQUEST_TIMED_OUT}
+        if not self._driver.cluster.uses_controllers:
+            final.add(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await self._driver.single(
+            ask, timeout_ms=timeout_ms, final=frozenset(final), by_controllers=True
         )
 
     async def describe_quorum(self, *, timeout_ms: float | None = None) -> QuorumInfo:

@@ -12,6 +12,7 @@ from odradek.client.admin.brokers import (
     ClusterDescription,
     FeatureMetadata,
     FeatureUpdate,
+    QuorumEndpoint,
     QuorumInfo,
     VersionRange,
 )
@@ -41,7 +42,7 @@ from odradek.client.blocking.twin import Twin
 from odradek.client.metrics import Metrics
 from odradek.client.setting_types import AdminKeywords, AdminSettings
 from odradek.core.config import ConfigResourceType
-from odradek.core.ids import TopicPartition
+from odradek.core.ids import TopicPartition, Uuid
 
 
 class BlockingAdmin(Twin[Admin]):
@@ -483,6 +484,45 @@ class BlockingAdmin(Twin[Admin]):
             KafkaError: The controller refused.
         """
         self._run(lambda core: core.unregister_broker(node_id, timeout_ms=timeout_ms))
+
+    def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        endpoints: Sequence[QuorumEndpoint],
+        *,
+        cluster_id: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Give a controller a vote (KIP-853); it has to be caught up, and nothing waits for that.
+
+        Raises:
+            KafkaError: The quorum's leader refused.
+        """
+        self._run(
+            lambda core: core.add_raft_voter(
+                voter_id, directory_id, endpoints, cluster_id=cluster_id, timeout_ms=timeout_ms
+            )
+        )
+
+    def remove_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        *,
+        cluster_id: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Take the vote of a controller (KIP-853).
+
+        Raises:
+            KafkaError: The quorum's leader refused.
+        """
+        self._run(
+            lambda core: core.remove_raft_voter(
+                voter_id, directory_id, cluster_id=cluster_id, timeout_ms=timeout_ms
+            )
+        )
 
     def describe_quorum(self, *, timeout_ms: float | None = None) -> QuorumInfo:
         """Return leader, voters and observers of the metadata quorum (KIP-595)."""
