@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,8 +166,13 @@ class Cluster:
         quorum: Quorum = "static",
         configs: Mapping[str, str] | None = None,
         is_relayed: bool = True,
+        first_voters: Collection[int] | None = None,
     ) -> None:
-        """``flavour`` may be chosen node by node; ``configs`` are set on all nodes."""
+        """``flavour`` may be chosen node by node; ``configs`` are set on all nodes.
+
+        ``first_voters`` of a dynamic quorum: all controllers, unless others are to join later.
+        """
+        self._first_voters = first_voters
         self.folder = folder
         self.quorum: Quorum = quorum
         self.cluster_id = CLUSTER_ID
@@ -209,7 +214,12 @@ class Cluster:
 
     def initial_controllers(self) -> str:
         places = self.voters_text().split(",")
-        return ",".join(f"{place}:{id_}" for place, id_ in zip(places, _DIRECTORY_IDS, strict=True))
+        ids = dict(zip(places, _DIRECTORY_IDS, strict=False))
+        first = [each for each in places if self._votes_at_first(int(each.partition("@")[0]))]
+        return ",".join(f"{place}:{ids[place]}" for place in first)
+
+    def _votes_at_first(self, node_id: int) -> bool:
+        return self._first_voters is None or node_id in self._first_voters
 
     # Making it.
 
@@ -275,6 +285,7 @@ class Cluster:
         arguments = ["-t", cluster_id or self.cluster_id]
         if self.quorum == "dynamic":
             is_voter = node.is_controller and self.nodes.get(node.id) is node
+            is_voter = is_voter and self._votes_at_first(node.id)
             arguments += (
                 ["--initial-controllers", self.initial_controllers()]
                 if is_voter
