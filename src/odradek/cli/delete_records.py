@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from odradek.cli.json_files import duplicates, partition_of, read_rows
+from odradek.cli.json_files import duplicates, field, integer, partition_of, read_rows
 from odradek.cli.tool_options import Server, Tool, ToolError, reason, server_options
 from odradek.client.admin.admin import Admin
 from odradek.core.ids import TopicPartition
@@ -47,4 +47,4 @@ def delete_records(server: Server, offset_json_file: Path) -> None:
 
 
 def _row(row: dict[str, Any]) -> tuple[TopicPartition, int]:
-    return partition_of(row), int(row["offset"])
+    return partition_of(row), integer(field(row, "offset"))

@@ -1,9 +1,12 @@
-"""The JSON files that tools read: partitions with offsets, topics to move, elections."""
+"""The JSON files that tools read: partitions with offsets, topics to move, elections.
+
+What is wrong with a file is said in the words of Kafka's tools, as far as they have words for it.
+"""
 
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from odradek.cli.tool_options import ToolError
 from odradek.core.ids import TopicPartition
@@ -28,33 +31,61 @@ def read_file(path: Path) -> str:
         raise ToolError(f"Unable to read file {path}: {error}") from error
 
 
-def read_rows(path: Path, field: str, row: Callable[[dict[str, Any]], T]) -> list[T]:
-    """Return the rows of ``{"version": 1, field: [row, row…]}``.
+def read_rows(
+    path: Path, name: str, row: Callable[[dict[str, Any]], T], *, is_required: bool = True
+) -> list[T]:
+    """Return the rows of ``{"version": 1, name: [row, row…]}``.
 
     Raises:
         ToolError: The file is something else.
     """
+    text = read_file(path)
+    if not text:
+        raise ToolError("The input string shouldn't be empty")
     try:
-        document = json.loads(read_file(path))
+        document = object_in(json.loads(text))
     except ValueError as error:
         raise ToolError(f"The input string is not a valid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise ToolError(f"{path} has no JSON object in it")
-    if document.get("version", _VERSION) != _VERSION:
-        raise ToolError(f"Not supported version field value {document['version']}")
-    if field not in document:
-        raise ToolError(f"Missing {field} field")
-    try:
-        return [row(each) for each in document[field]]
-    except (TypeError, ValueError, KeyError) as error:
-        raise ToolError(f"{path}: a row of {field} is wrong: {error!r}") from error
+    version = integer(document.get("version", _VERSION))
+    if version != _VERSION:
+        raise ToolError(f"Not supported version field value {version}")
+    if name not in document and is_required:
+        raise ToolError(f"Missing {name} field")
+    return [row(object_in(each)) for each in array(document.get(name, []))]
 
 
 def partition_of(row: dict[str, Any]) -> TopicPartition:
-    topic, partition = row["topic"], row["partition"]
-    if not isinstance(topic, str) or not isinstance(partition, int):
-        raise TypeError(f"{row} has no topic or no partition")
-    return TopicPartition(topic, partition)
+    return TopicPartition(text_of(field(row, "topic")), integer(field(row, "partition")))
+
+
+# Each raises ToolError if the value is something else.
+
+
+def field(row: dict[str, Any], name: str) -> Any:
+    if name not in row:
+        raise ToolError(f"No such field exists: `{name}`")
+    return row[name]
+
+
+def integer(value: Any) -> int:
+    return value if type(value) is int else _refuse("`Integer` value", value)
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else _refuse("`String` value", value)
+
+
+def array(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else _refuse("JSON array", value)
+
+
+def object_in(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else _refuse("JSON object", value)
+
+
+def _refuse(what: str, value: Any) -> NoReturn:
+    found = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    raise ToolError(f"Expected {what}, received {found}")
 
 
 def duplicates(items: Iterable[T]) -> list[T]:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from odradek.cli.json_files import duplicates, read_rows
+from odradek.cli.json_files import duplicates, field, read_rows, text_of
 from odradek.cli.reassignment import TerseError, Throttles, cancel, execute
 from odradek.cli.reassignment_plan import document, read_plan
 from odradek.cli.reassignment_report import (
@@ -190,7 +190,7 @@ def _generate(given: Given) -> Work:
 
 
 def _topics(path: Path) -> list[str]:
-    names = read_rows(path, "topics", lambda row: str(row["topic"]))
+    names = read_rows(path, "topics", lambda row: text_of(field(row, "topic")))
     twice = duplicates(names)
     if twice:
         problem = "List of topics to reassign contains duplicate entries"

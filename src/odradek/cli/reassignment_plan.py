@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from odradek.cli.json_files import duplicates, partition_of, read_rows
+from odradek.cli.json_files import (
+    array,
+    duplicates,
+    field,
+    integer,
+    partition_of,
+    read_rows,
+    text_of,
+)
 from odradek.cli.tool_options import ToolError
 from odradek.client.admin.log_dirs import TopicPartitionReplica
 from odradek.core.ids import TopicPartition
@@ -46,7 +54,7 @@ def read_plan(path: Path, *, is_strict: bool = False) -> Plan:
     Raises:
         ToolError: The file is something else, or nobody could do what it says.
     """
-    rows = read_rows(path, "partitions", _row)
+    rows = read_rows(path, "partitions", _row, is_required=False)
     for partition, replicas, log_dirs in rows:
         if len(replicas) != len(log_dirs):
             raise ToolError(
@@ -65,13 +73,10 @@ def read_plan(path: Path, *, is_strict: bool = False) -> Plan:
 
 
 def _row(fields: dict[str, Any]) -> _Row:
-    replicas = fields["replicas"]
-    if not all(type(each) is int for each in replicas):
-        raise TypeError(f"{replicas} are not ids of brokers")
-    log_dirs = fields.get("log_dirs", [_ANY] * len(replicas))
-    if not all(isinstance(each, str) for each in log_dirs):
-        raise TypeError(f"{log_dirs} are not log directories")
-    return _Row(partition_of(fields), replicas, log_dirs)
+    partition = partition_of(fields)
+    replicas = [integer(each) for each in array(field(fields, "replicas"))]
+    log_dirs = [text_of(each) for each in array(fields.get("log_dirs", [_ANY] * len(replicas)))]
+    return _Row(partition, replicas, log_dirs)
 
 
 def _check(rows: Sequence[_Row]) -> None:

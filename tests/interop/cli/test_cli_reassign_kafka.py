@@ -310,6 +310,34 @@ def test_a_plan_that_cannot_be_is_refused_alike(
     assert pair.first_line("execute").startswith(said)
 
 
+ROW = '"topic": "NAME", "partition": 0, "replicas": [1]'
+WRONG = {
+    "": "Error: The input string shouldn't be empty",
+    "[]": "Error: Expected JSON object, received []",
+    "{}": "Error: Partition reassignment list cannot be empty",
+    '{"version": 2}': "Error: Not supported version field value 2",
+    '{"version": "1"}': 'Error: Expected `Integer` value, received "1"',
+    '{"partitions": {}}': "Error: Expected JSON array, received {}",
+    '{"partitions": [1]}': "Error: Expected JSON object, received 1",
+    '{"partitions": [{"partition": 0, "replicas": [1]}]}': "Error: No such field exists: `topic`",
+    '{"partitions": [{"topic": "NAME"}]}': "Error: No such field exists: `partition`",
+    '{"partitions": [{"topic": "NAME", "partition": 0}]}': (
+        "Error: No such field exists: `replicas`"
+    ),
+    '{"partitions": [{"topic": "NAME", "partition": 0, "replicas": ["a"]}]}': (
+        'Error: Expected `Integer` value, received "a"'
+    ),
+    f'{{"partitions": [{{{ROW}, "log_dirs": [1]}}]}}': "Error: Expected `String` value, received 1",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_no_plan_is_refused_alike(pair: Pair, text: str) -> None:
+    for name, file in zip(pair.names, pair.files, strict=True):
+        file.write_text(text.replace("NAME", name))
+    assert pair.first_line("execute") == WRONG[text]
+
+
 def test_the_number_of_replicas_may_be_kept(pair: Pair) -> None:
     pair.plan({"replicas": [1, 2]})
     refused = pair.compare("execute", "--disallow-replication-factor-change", status=1)

@@ -151,11 +151,16 @@ def test_patterns_that_the_broker_would_not_take(pattern: str) -> None:
     ("tool", "flags", "content", "said"),
     [
         ("delete-records", "--offset-json-file", "{", "not a valid JSON"),
-        ("delete-records", "--offset-json-file", "[]", "no JSON object"),
+        ("delete-records", "--offset-json-file", "[]", "Expected JSON object, received []"),
         ("delete-records", "--offset-json-file", '{"version": 2}', "Not supported version"),
         ("delete-records", "--offset-json-file", "{}", "Missing partitions field"),
-        ("delete-records", "--offset-json-file", '{"partitions": [{}]}', "is wrong"),
-        ("delete-records", "--offset-json-file", '{"partitions": [7]}', "is wrong"),
+        (
+            "delete-records",
+            "--offset-json-file",
+            '{"partitions": [{}]}',
+            "No such field exists: `topic`",
+        ),
+        ("delete-records", "--offset-json-file", '{"partitions": [7]}', "JSON object, received 7"),
         (
             "leader-election",
             "--election-type unclean --path-to-json-file",

@@ -45,12 +45,12 @@ def test_log_directories_may_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"replicas": ["1"]}, "a row of partitions is wrong"),
-        ({"replicas": [True]}, "a row of partitions is wrong"),
-        ({"replicas": 1}, "a row of partitions is wrong"),
-        ({"replicas": [1], "log_dirs": [7]}, "a row of partitions is wrong"),
+        ({"replicas": ["1"]}, 'Expected `Integer` value, received "1"'),
+        ({"replicas": [True]}, "Expected `Integer` value, received true"),
+        ({"replicas": {"a": 1}}, 'Expected JSON array, received {"a":1}'),
+        ({"replicas": [1], "log_dirs": [7]}, "Expected `String` value, received 7"),
         ({"replicas": [1], "log_dirs": ["a", "b"]}, "is different from size of log dirs list"),
-        ({}, "a row of partitions is wrong"),
+        ({}, "No such field exists: `replicas`"),
     ],
 )
 @pytest.mark.parametrize("action", ["--execute", "--verify", "--cancel"])
