@@ -66,7 +66,7 @@ soak: setup ## Fail controllers and leaders in every way, disturb a cluster unde
 	$(BIN)/python -m tests.cluster.kills $(or $(KILLS),100) --pauses 25 --rolls 10 --cuts 10 --full-disks 10 --busy 10 --transactions
 	$(BIN)/python -m tests.interop.test_transactions_histories $(or $(KILLS),100)
 
-storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0, LEVEL=data|nodes|quorum)
+storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0, LEVEL=data|moves|nodes|quorum)
 	$(BIN)/python -m tests.simulation.cluster $(or $(FIRST),0) $(or $(SEEDS),1000) --level $(or $(LEVEL),data) --processes $(or $(PROCESSES),2)
 
 bench: setup ## Print µs per operation, ours beside other libraries

@@ -13,9 +13,15 @@ from odradek.testing.simulation import World
 from tests.simulation.cluster.cluster import Cluster
 from tests.simulation.cluster.data_cluster import DataCluster
 from tests.simulation.cluster.faults import Fault, to_text
+from tests.simulation.cluster.move_cluster import MoveCluster
 from tests.simulation.cluster.quorum_cluster import QuorumCluster
 
-LEVELS: Final = {"nodes": Cluster, "quorum": QuorumCluster, "data": DataCluster}
+LEVELS: Final = {
+    "nodes": Cluster,
+    "quorum": QuorumCluster,
+    "data": DataCluster,
+    "moves": MoveCluster,
+}
 
 
 @dataclass

@@ -43,6 +43,17 @@ def test_replicated_data_survives_a_storm(seed: int) -> None:
     check(tell(seed, level="data"))
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_partitions_move_through_a_storm(seed: int) -> None:
+    check(tell(seed, level="moves"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1010))
+def test_a_long_row_of_clusters_whose_partitions_move(seed: int) -> None:
+    check(tell(seed, level="moves"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1030))
 def test_a_long_row_of_clusters_with_data(seed: int) -> None:
