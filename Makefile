@@ -9,8 +9,8 @@ LOCK := requirements/dev.txt
 STAMP := $(VENV)/.setup-stamp
 # Each worker begins with tests that lie together, so that what they share is started once.
 PARALLEL := -n 2 --dist worksteal
-# Tests with other people's software wait for it much of their time: more than cores may run.
-PARALLEL_WAITING := -n 3 --dist worksteal
+# Tests with other people's software wait for it half of their time: twice as many as cores may run.
+PARALLEL_WAITING := -n 4 --dist worksteal
 # Hundreds of Python processes are started, and each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -65,6 +65,7 @@ soak: setup ## Fail controllers and leaders in every way, disturb a cluster unde
 	ODRADEK_CLUSTER_MATRIX=whole $(BIN)/python -m pytest -q tests/cluster
 	$(BIN)/python -m tests.cluster.kills $(or $(KILLS),100) --pauses 25 --rolls 10 --cuts 10 --full-disks 10 --busy 10 --transactions
 	$(BIN)/python -m tests.interop.test_transactions_histories $(or $(KILLS),100)
+	ODRADEK_SOAK=1 $(BIN)/python -m pytest -q tests/interop/test_node_kill.py tests/spark/test_spark_sink_kills.py
 
 storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0, LEVEL=data|moves|nodes|quorum)
 	$(BIN)/python -m tests.simulation.cluster $(or $(FIRST),0) $(or $(SEEDS),1000) --level $(or $(LEVEL),data) --processes $(or $(PROCESSES),2)

@@ -1,9 +1,23 @@
-"""How many examples a long search of Hypothesis tries.
+"""How long searches and rows of kills are: short in `make test`, long where nothing waits for them.
 
-With the same examples every time more of them soon find nothing new: many are for `make explore`.
+With the same examples every time more of Hypothesis's soon find nothing new: many are for
+`make explore`. Kills are for `make soak`, which sets ``ODRADEK_SOAK``; `make test` has enough of
+them to see that each kind is survived.
 """
 
+import os
+from typing import TypeVar
+
 from hypothesis import settings
+
+T = TypeVar("T")
+
+IS_SOAK = bool(os.environ.get("ODRADEK_SOAK"))
+
+
+def in_soak(usual: T, *, soak: T) -> T:
+    """Return what `make test` does, or what `make soak` does."""
+    return soak if IS_SOAK else usual
 
 
 def examples(steady: int, *, exploring: int) -> int:

@@ -20,6 +20,7 @@ from tests.interop.clients import Sent
 from tests.interop.clients.confluent import Confluent
 from tests.interop.histories.reading import read_to_end
 from tests.interop.node_process import NodeProcess
+from tests.long_searches import in_soak
 
 PARTITIONS = 3
 SEGMENT_BYTES = "1048576"  # the least that Kafka allows
@@ -148,7 +149,9 @@ def kill_again_and_again(data_dir: Path, kills: int, *, idempotent: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("idempotent", "kills"), [(True, 50), (False, 10)], ids=["idempotent", "plain"]
+    ("idempotent", "kills"),
+    [(True, in_soak(15, soak=50)), (False, 10)],
+    ids=["idempotent", "plain"],
 )
 def test_nothing_acknowledged_is_lost_in_many_kills(
     tmp_path: Path, idempotent: bool, kills: int

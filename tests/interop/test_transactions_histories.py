@@ -138,7 +138,7 @@ def test_plain_clients_see_no_anomaly_while_the_broker_is_killed(tmp_path: Path)
 
 def test_transactional_clients_see_no_anomaly_while_the_broker_is_killed(tmp_path: Path) -> None:
     with with_two_disks(tmp_path) as node:
-        report = run_histories(node, kills=8, directories=two_directories(tmp_path))
+        report = run_histories(node, kills=5, directories=two_directories(tmp_path))
     assert not report.bad, report
 
 

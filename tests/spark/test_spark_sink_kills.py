@@ -21,23 +21,27 @@ import pytest
 
 from odradek.testing.broker import Broker
 from odradek.testing.faults import Fault
+from tests.long_searches import in_soak
 from tests.spark.kills import Kill, Victim, kill_worker
 from tests.written_records import read_topic, values
 
 pytestmark = pytest.mark.slow
 
 
-FILES = 24
-"""For ten kills, each of which uses up two of them at most, however late it comes."""
 ROWS = 60
-VICTIMS: tuple[Victim, ...] = ("worker", "worker", "driver") * 2 + ("worker", "driver") * 2
+VICTIMS: tuple[Victim, ...] = in_soak(
+    ("worker", "worker", "driver", "worker"),
+    soak=("worker", "worker", "driver") * 2 + ("worker", "driver") * 2,
+)
+FILES = 2 * len(VICTIMS) + 4
+"""Each kill uses up two of them at most, however late it comes."""
 REQUESTS = ("InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn", "EndTxn")
 """Where a task can be when it is killed; the last one is where it hurts most."""
 PASSING_MAX = 2
 STARTS_MAX = 20
 HOLD_SECONDS = 3600.0
 SECONDS_MAX = 840
-"""For a whole test: it takes two minutes, unless the machine is very busy."""
+"""For a whole test: ten kills take two minutes, unless the machine is very busy."""
 KILLS_MIN = 3
 """Of both kinds. One that is so busy that half of the time is over by then gets no more."""
 POLL_SECONDS = 0.005
@@ -173,7 +177,7 @@ def everything_once() -> Counter[bytes | None]:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_ten_drivers_and_workers_are_killed_and_every_row_is_there_once(
+def test_drivers_and_workers_are_killed_and_every_row_is_there_once(
     broker: Broker, folder: Path, seed: int
 ) -> None:
     kills = plan_kills(seed)
