@@ -3,9 +3,9 @@
 After a clean stop a log is only looked at: a listing of its folder, the end of its last segment.
 After an unclean one it is recovered. That computes, so where there is much to check, it is done by
 worker processes: each opens a log, recovers it and closes it cleanly, after which opening it here
-is the cheap kind. Each step opens one log, so that the caller can do other things in between; one
-that recovers a log by itself, or waits for processes, takes its time. Until the last step the logs
-are not used.
+is the cheap kind. Each step finds or opens one log, so that the caller can do other things in
+between; one that recovers a log by itself, or waits for processes, takes its time. Until the last
+step the logs are not used.
 
 What is not as it should be never stops the rest:
 
@@ -26,6 +26,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from odradek.core.ids import TopicPartition, Uuid
+from odradek.core.slices import Steps
 from odradek.storage.disk import Disk, OsDisk
 from odradek.storage.log_dir_files import read_partition_metadata
 from odradek.storage.log_directory import METADATA_TOPIC, FailedLog, LogDirectory, StoredLog
@@ -146,11 +147,13 @@ class LogLoading:
         candidates: list[_Candidate] = []
         for directory in begun:
             try:
-                candidates += self._find_candidates(directory)
+                for candidate in self._find_candidates(directory):
+                    candidates.append(candidate)
+                    yield
             except OSError as error:
                 self._take_offline(directory, error)
         self._note(logs=len(candidates))
-        recovered = self._recover_in_processes(candidates)
+        recovered = yield from self._recover_in_processes(candidates)
         for candidate in candidates:
             yield
             if candidate.directory.is_online and candidate.partition not in (
@@ -207,12 +210,16 @@ class LogLoading:
 
     # Recovering.
 
-    def _recover_in_processes(self, candidates: Sequence[_Candidate]) -> set[PurePath]:
+    def _recover_in_processes(self, candidates: Sequence[_Candidate]) -> Steps[set[PurePath]]:
         """Let other processes recover logs; return the folders that can be opened cleanly now."""
         if self._processes < 2 or not isinstance(self._disk, OsDisk):
             return set()
         unclean = [c for c in candidates if c.directory.clean_shutdown is None]
-        if sum(map(self._unchecked_bytes, unclean)) <= RECOVERY_INLINE_BYTES_MAX:
+        unchecked_bytes = 0
+        for candidate in unclean:
+            yield
+            unchecked_bytes += self._unchecked_bytes(candidate)
+        if unchecked_bytes <= RECOVERY_INLINE_BYTES_MAX:
             return set()
         # Imported for those who have much to recover: it takes several milliseconds.
         from concurrent.futures import ProcessPoolExecutor, as_completed
