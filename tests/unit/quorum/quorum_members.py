@@ -5,7 +5,7 @@ member can be killed (with or without its power), cut off and started again on i
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
 from random import Random
@@ -301,6 +301,13 @@ class QuorumCluster:
             can_become_voter=is_voter,
         )
         return Member(self, node_id, disk, settings)
+
+    def make_controller(self, node_id: int) -> Member:
+        """Make a controller that is no voter yet; a quorum by log only."""
+        member = self._make(node_id)
+        endpoint = VoterEndpoint(LISTENER, *address_of(node_id))
+        member.settings = replace(member.settings, endpoints=(endpoint,), can_become_voter=True)
+        return member
 
     def replace(self, member: Member) -> Member:
         """Give a member that is down a new, empty disk."""
