@@ -1,4 +1,4 @@
-"""Controllers get votes and lose them while producers write: no record fails (KIP-853).
+"""Controllers get votes and lose them while a producer writes: no record fails (KIP-853).
 
 One voter, then three, then without the one that leads; a controller loses its disk and replaces
 itself. `make soak` goes on to five and back to three.
@@ -12,7 +12,7 @@ import pytest
 from odradek.client import BlockingAdmin
 from odradek.core.ids import Uuid
 from tests.cluster.asking import Quorum, create_until_done, describe_quorum, make_topic
-from tests.cluster.flavours import address
+from tests.cluster.flavours import Flavour, address
 from tests.cluster.processes import IS_WHOLE_MATRIX, Cluster, ClusterNode, wait_until
 from tests.cluster.writers import odradek_writer
 from tests.interop.odradek_tool import odradek_tool
@@ -23,6 +23,7 @@ CONTROLLERS = (1, 2, 3, 4, 5) if IS_WHOLE_MATRIX else (1, 2, 3)
 BROKER = 11
 ROLES = {**dict.fromkeys(CONTROLLERS, "controller"), BROKER: "broker"}
 TOPIC = "orders"
+CONFIGS = {"controller.quorum.request.timeout.ms": "15000"}  # of a change, too, with its commit
 
 
 def directory_id(node: ClusterNode) -> str:
@@ -103,9 +104,17 @@ def keys_of(cluster: Cluster) -> set[tuple[int, str]]:
     return {(each.replica_id, str(each.directory_id)) for each in voters}
 
 
-def test_voters_come_go_and_lose_their_disks_while_producers_write(tmp_path: Path) -> None:
+def test_voters_come_go_and_lose_their_disks_while_a_producer_writes(
+    flavour: Flavour, tmp_path: Path
+) -> None:
     with Cluster(
-        tmp_path, ROLES, quorum="dynamic", is_relayed=False, first_voters=CONTROLLERS[:1]
+        tmp_path,
+        ROLES,
+        flavour,
+        quorum="dynamic",
+        configs=CONFIGS,
+        is_relayed=False,
+        first_voters=CONTROLLERS[:1],
     ) as cluster:
         cluster.start()
         broker = cluster.nodes[BROKER]
