@@ -29,7 +29,8 @@ Run = Callable[..., Said]
 
 @pytest.fixture(scope="module")
 def tools(kafka_libs: Path) -> Iterator[KafkaTools]:
-    with KafkaTools() as started:
+    started = KafkaTools()
+    with started:
         yield started
 
 
