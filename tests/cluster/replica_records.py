@@ -136,11 +136,11 @@ def see(node: ClusterNode, topic: str) -> Seen:
     return Seen(found.high_watermark, [bytes(record.value or b"") for record in records])
 
 
-def batches_on_disk(node: ClusterNode, topic: str) -> list[Batch]:
+def batches_on_disk(node: ClusterNode, topic: str, number: int = 0) -> list[Batch]:
     """Return the batches in a node's log, from its files."""
     return [
         Batch(header.base_offset, header.partition_leader_epoch, header.last_offset, header.crc)
-        for file in sorted((node.data_dir / f"{topic}-0").glob("*.log"))
+        for file in sorted((node.data_dir / f"{topic}-{number}").glob("*.log"))
         for header in iter_batches(file.read_bytes())
     ]
 

@@ -10,6 +10,8 @@ from odradek.client import BlockingAdmin, BlockingConsumer, BlockingProducer, Ne
 from odradek.client.consumer.records import OffsetAndMetadata
 from odradek.core.ids import TopicPartition
 from tests.cluster.processes import COMBINED, Cluster, ClusterNode, wait_until
+from tests.cluster.replica_records import batches_on_disk
+from tests.cluster.writers import confluent_writer, odradek_writer
 from tests.interop.odradek_tool import odradek_tool
 
 pytestmark = pytest.mark.slow
@@ -116,6 +118,67 @@ def group_member(servers: str, at: TopicPartition) -> "BlockingConsumer[bytes, b
     consumer = BlockingConsumer(bootstrap_servers=servers, group_id="g", enable_auto_commit=False)
     consumer.assign([at])
     return consumer
+
+
+def test_partitions_go_where_generate_proposes_and_back_under_load(
+    cluster: Cluster, plan: Path
+) -> None:
+    """Row 1.7: nothing that is acknowledged is lost or doubled, and all replicas are equal."""
+    servers = cluster.bootstrap_servers
+    with BlockingAdmin(bootstrap_servers=servers) as admin:
+        places = {0: [1, 2], 1: [2, 1]}
+        configs = {"min.insync.replicas": "2"}
+        admin.create_topics([NewTopic("carried", assignments=places, configs=configs)]).unwrap()
+    topics = plan.with_name("topics.json")
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": "carried"}]}))
+    with (
+        odradek_writer(servers, "carried", 0, retries=None) as ours,
+        confluent_writer(servers, "carried", 1, retries=None) as librdkafka,
+    ):
+        writers = [ours, librdkafka]
+        to = ("--topics-to-move-json-file", topics, "--broker-list", "3,2")
+        generated, _ = run(cluster, "--generate", *to)
+        before, proposed = generated[1], generated[3]
+        for document in (proposed, before, proposed):
+            goals = [writer.acknowledged + 20 for writer in writers]
+            plan.write_text(document)
+            move(cluster, plan)
+            wait_until_completed(cluster, plan, 2)
+            wait_until(
+                lambda goals=goals: all(  # type: ignore[misc]
+                    writer.acknowledged >= goal for writer, goal in zip(writers, goals, strict=True)
+                ),
+                "producers go on",
+            )
+    assert ours.failures + librdkafka.failures == []
+    rows = json.loads(proposed)["partitions"]
+    for number, writer in enumerate(writers):
+        (replicas,) = (each["replicas"] for each in rows if each["partition"] == number)
+        assert set(replicas) == {2, 3}
+        at = TopicPartition("carried", number)
+        assert read(servers, at, writer.acknowledged) == [
+            b"%d" % each for each in range(writer.acknowledged)
+        ]
+    for number in (0, 1):
+        second, third = (batches_on_disk(cluster.nodes[each], "carried", number) for each in (2, 3))
+        assert second == third
+        left = cluster.nodes[1].data_dir / f"carried-{number}"
+        wait_until(lambda left=left: not left.exists(), f"{left} is deleted")  # type: ignore[misc]
+
+
+def read(servers: str, at: TopicPartition, count: int) -> list[bytes | None]:
+    values: list[bytes | None] = []
+    with BlockingConsumer(bootstrap_servers=servers) as consumer:
+        consumer.assign([at])
+        consumer.seek_to_beginning()
+
+        def has_all() -> bool:
+            for records in consumer.poll(1.0).values():
+                values.extend(each.value for each in records)
+            return len(values) >= count
+
+        wait_until(has_all, f"{count} records are read")
+    return values
 
 
 def test_a_broker_that_is_down_holds_up_no_tool(cluster: Cluster, plan: Path) -> None:
