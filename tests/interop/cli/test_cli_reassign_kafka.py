@@ -290,6 +290,30 @@ def test_a_partition_moves_to_another_log_directory(cluster: Cluster, pair: Pair
     assert f"Error: Failed to alter dir for {pair.names[1]}-0-1" in kafkas.lines
 
 
+def test_a_replica_comes_to_the_log_directory_that_is_chosen_for_it(
+    cluster: Cluster, pair: Pair
+) -> None:
+    """The directory is chosen before the broker has the replica."""
+    fill(pair, 1)
+    for where in cluster.log_dirs:
+        pair.plan({"replicas": [2]})
+        pair.run("execute", "--additional")  # that of the other tool may be under way
+        pair.wait_for_replicas(2)
+        pair.wait_until_completed()
+        pair.plan({"replicas": [1], "log_dirs": [where]})
+        begun = pair.compare("execute", "--additional")
+        assert begun[-2] == "Successfully started partition reassignment for NAME-0"
+        moving = "Successfully started moving log directory to DIR for replica NAME-0 with broker 1"
+        assert begun[-1] == f"{moving} "
+        pair.wait_for_replicas(1)
+        pair.wait_until_completed()
+        ended = pair.compare("verify")
+        assert ended[1:3] == [
+            "Reassignment of partition NAME-0 is completed.",
+            "Reassignment of replica NAME-0-1 completed successfully.",
+        ]
+
+
 REFUSED = [
     ([], "Error: Partition reassignment list cannot be empty"),
     ([{"replicas": []}], "Error: Partition replica list cannot be empty"),
