@@ -41,19 +41,20 @@ def compatibility() -> str:
         + ", ".join(f"{api.name} ({api.key})" for api in SERVED)
         + ". Requests of other APIs close the connection, as in Kafka.",
         "",
-        "Topics have one replica: CreateTopics with more is refused with "
-        "INVALID_REPLICATION_FACTOR until brokers replicate. A broker that was granted its "
-        "controlled shutdown can register again at once; with Kafka its next start waits until "
-        "the session times out (9 s). The active controller writes a no-op record every "
-        "`metadata.max.idle.interval.ms` only if nothing else was written, and only if there is "
-        "another node; Kafka writes it always.",
+        "A broker that was granted its controlled shutdown can register again at once; with Kafka "
+        "its next start waits until the session times out (9 s). The active controller writes a "
+        "no-op record every `metadata.max.idle.interval.ms` only if nothing else was written, and "
+        "only if there is another node; Kafka writes it always.",
+        "",
+        "Moves of partitions follow Kafka's rules but for three, where Kafka's would never end or "
+        "lose sight of something ([ADR 15](adr/0015-when-a-move-is-over.md)).",
         "",
         "Produce is advertised from version 0, because librdkafka stops compressing otherwise; "
         "versions 0 to 2 are refused, as in Kafka 4.",
         "",
-        "Nothing is throttled: `throttle_time_ms` is 0 in every response, and quotas of clients, "
-        "of topic changes and of replication can be neither set nor read. Their configs have no "
-        "effect.",
+        "No client is throttled: `throttle_time_ms` is 0 in every response, and quotas of clients "
+        "and of topic changes can be neither set nor read. Their configs have no effect. "
+        "Replication is throttled as in Kafka (clusters.md).",
         "",
         "Listeners speak PLAINTEXT or SSL. One that should speak SASL is refused at the start, in "
         "one line; `sasl.*` configs of a node without such a listener have no effect, and the log "

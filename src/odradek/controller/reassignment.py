@@ -13,7 +13,8 @@ or remove itself stays marked as the first one left it. Cancelling it therefore 
 to where the first one began: it takes away what is marked as adding, and nothing else.
 
 Unlike Kafka, a replica that is adding by the first and removing by the second does not hold the
-second up: Kafka 4.3 waits until it is in sync, and takes it out of that count, so never ends.
+second up: Kafka 4.3 waits until it is in sync, and takes it out of that count, so never ends. What
+else differs, and why, is in ADR 15.
 """
 
 from collections.abc import Callable, Sequence
