@@ -8,7 +8,7 @@ opens the logs, registers with the controller and becomes leader of what the ima
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -39,7 +39,7 @@ from odradek.broker.listener_certificates import ListenerCertificates
 from odradek.broker.metadata_publisher import MetadataPublisher
 from odradek.broker.metrics.registry import Metrics
 from odradek.broker.opening import Opening
-from odradek.broker.partition import ReplicaPorts
+from odradek.broker.partition import Partition, ReplicaPorts
 from odradek.broker.peers import Peers
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.registration import registration_request
@@ -106,9 +106,8 @@ class BrokerServer:
 
         ``directories`` are locked. ``workers`` wait for the disk, and ``slices`` takes turns with
         others on the loop. ``heartbeats``, ``isr_channel`` and ``directories_channel`` are channels
-        that nothing else uses.
-        ``incarnation_id`` is of this start of the process. ``fail`` is called when the node cannot
-        go on.
+        that nothing else uses. ``incarnation_id`` is of this start of the process. ``fail`` is
+        called when the node cannot go on.
         """
         self.config = config
         self.node_id = config.node_id
@@ -142,6 +141,7 @@ class BrokerServer:
         self.transactions = TransactionCoordinator(self)
         self.coordinators: Final = {each.topic: each for each in (self.groups, self.transactions)}
         self.publisher = MetadataPublisher(self)
+        self._flushes: Counter[TopicPartition] = Counter()
         self.opening = Opening(ports.make_workers(1, "odradek-opening"))
         self.store = self._make_store(directories)
         self.isr_proposals = IsrProposals(self, isr_channel)
@@ -185,6 +185,7 @@ class BrokerServer:
             self._find_broker,
             self.isr_proposals.propose,
             self.config.integer("replica.fetch.backoff.ms"),
+            self._flush_to_commit,
         )
         return Replicas(self.store, ports, self._leader_settings_for)
 
@@ -433,11 +434,27 @@ class BrokerServer:
             return
 
         def finished(error: BaseException | None) -> None:
+            self._flushes[partition] -= 1
             work.done(error, self.clock.monotonic_ms())
             self.look_at_directories()
             done(partition, error)
+            if error is None:
+                self._commit_flushed(partition)
 
+        self._flushes[partition] += 1
         self.threads.run(work.run, self.metrics.timed_flush(finished))
+
+    def _flush_to_commit(self, partition: Partition) -> None:
+        """Have a leader commit what waits for its own disk, unless a flush is on its way."""
+        if not self._flushes[partition.key]:
+            self._flush_log(partition.key, lambda _, __: None)
+
+    def _commit_flushed(self, key: TopicPartition) -> None:
+        if not self._flushes[key]:
+            del self._flushes[key]
+        partition = self.replicas.find(key)
+        if partition is not None and partition.has_followers:
+            partition.commit()
 
     # What the metadata log says.
 

@@ -95,6 +95,8 @@ class ReplicaPorts(NamedTuple):
     """Has the controller confirm a new ISR."""
     fetch_backoff_ms: int
     """``replica.fetch.backoff.ms``"""
+    flush: "Callable[[Partition], None]"
+    """Has what the log holds now synced, and commits it then."""
 
 
 class Partition:
@@ -235,7 +237,13 @@ class Partition:
     def _commit(self, now_ms: int) -> None:
         leadership = self.leadership
         if leadership is not None and not self.are_commits_held:
-            self.advance_high_watermark(leadership.high_watermark(now_ms))
+            end = leadership.high_watermark(now_ms)
+            if end > self.log.high_watermark and self.has_followers and self.is_flush_due:
+                # The followers synced what they asked behind, and this leader's disk counts as
+                # theirs do: were all to lose their power, it might be the one that leads again.
+                end = min(end, self.log.recovery_point)
+                self._ports.flush(self)
+            self.advance_high_watermark(end)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Commit all before ``offset`` and wake who waits for it; the watermark never goes back."""

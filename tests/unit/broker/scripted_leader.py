@@ -95,7 +95,9 @@ class FollowingBroker:
         self.store = open_store(
             self.disk, [PurePosixPath("/a")], config=config or LogConfig(segment_bytes=1 << 20)
         )
-        ports = ReplicaPorts(FOLLOWER, self.clock.monotonic_ms, lambda _: None, _refuse, 1_000)
+        ports = ReplicaPorts(
+            FOLLOWER, self.clock.monotonic_ms, lambda _: None, _refuse, 1_000, _refuse
+        )
         self.replicas = Replicas(self.store, ports, lambda _: LeaderSettings())
         self.lanes: list[ScriptedLane] = []
         self.flushes: list[tuple[list[TopicPartition], Callable[[list[TopicPartition]], None]]] = []
@@ -236,7 +238,7 @@ class FollowingBroker:
         return keys
 
 
-def _refuse(_partition: Partition, _proposal: object) -> None:
+def _refuse(_partition: Partition, _proposal: object = None) -> None:
     raise AssertionError("a follower proposes nothing")
 
 
