@@ -113,6 +113,9 @@ class Cluster:
         """Return what a topic has for ``min.insync.replicas``."""
         return 1
 
+    is_flushed = False
+    """Whether what is committed is on the disks (``flush.messages=1``): no loss of power takes it."""
+
     def may_lose(self, topic: str) -> bool:
         """Whether any unclean election of a topic may lose what was committed."""
         return False

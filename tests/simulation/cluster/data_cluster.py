@@ -80,6 +80,7 @@ class DataCluster(Cluster):
         self.recorder = Recorder(self.clients[0].clock)
         self.replica_oracle = ReplicaOracle(self)
         self.sent_loosely: set[str] = set()
+        self._owners: dict[tuple[str, int, TopicPartition], str] = {}
         self._values = count(1)
         for machine in self.machines.values():
             machine.may_lose_power = self._may_lose_power
@@ -91,12 +92,14 @@ class DataCluster(Cluster):
         chosen = shape or random.choice(DATA_SHAPES)
         self._is_power_bad = random.random() < 0.3
         self._is_unclean = random.random() < 0.3
+        self.is_flushed = self.world.random("durability").random() < 0.2
         layout = draw_layout(self.world.random("layout"), chosen)
         configs = {
             **layout.configs,
             **DATA_CONFIGS,
             "replica.lag.time.max.ms": random.choice(["2000", "6000"]),
             "metadata.max.idle.interval.ms": random.choice(["1000", "5000"]),
+            **({"log.flush.interval.messages": "1"} if self.is_flushed else {}),
         }
         features = () if random.random() < 0.7 else ("eligible.leader.replicas.version=0",)
         return replace(layout, configs=configs, features=features)
@@ -123,7 +126,7 @@ class DataCluster(Cluster):
     def _may_lose_power(self) -> bool:
         """Whether power goes as it likes, or else one disk's last writes are in all others now."""
         image = self.oracle.latest
-        return self._is_power_bad or (
+        return (self._is_power_bad or self.is_flushed) or (
             (image is not None)
             and all(
                 set(partition.isr) == set(partition.replicas)
@@ -188,6 +191,15 @@ class DataCluster(Cluster):
             value = (record.value or b"").decode()
             if value not in self.sent_loosely:
                 raise ViolationError(f"{value!r} was read from {record.topic}; nobody sent it")
+
+    def on_owned(self, group: str, generation: int, member: str, key: TopicPartition) -> None:
+        """I11: a partition has one owner in a generation (or epoch) of its group."""
+        owner = self._owners.setdefault((group, generation, key), member)
+        if owner != member:
+            raise ViolationError(
+                f"{key} belongs to {owner} and {member} in generation {generation} of {group}"
+            )
+        self.oracle.reached["partitions owned"] += 1
 
     def min_isr(self, topic: str) -> int:
         return TOPICS[topic][2] if topic in TOPICS else int(DATA_CONFIGS["min.insync.replicas"])

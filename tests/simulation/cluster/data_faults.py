@@ -11,5 +11,4 @@ from tests.simulation.cluster.faults import KINDS
 DATA_LEADER: Final = "@data"
 COORDINATOR: Final = "@coordinator"
 
-_LEFT_OUT: Final = ("broken-disk", "full-disk", "overload", "power-all")
-DATA_KINDS: Final = {name: each for name, each in KINDS.items() if name not in _LEFT_OUT}
+DATA_KINDS: Final = KINDS

@@ -193,6 +193,7 @@ class Member(Worker, RebalanceListener):
         if self.protocol == "classic":
             settings |= {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
         async with self.consumer(**settings, isolation_level="read_committed") as consumer:
+            self._consumer = consumer
             consumer.subscribe(["in"], self)
             lives = self.random.uniform(5, 40)
             ends = self.cluster.world.now + lives
@@ -231,6 +232,9 @@ class Member(Worker, RebalanceListener):
 
     def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         self.recorder.assigned(self.process, partitions, is_subscription=True)
+        me = self._consumer.group_metadata()
+        for key in partitions:
+            self.cluster.on_owned(self.group, me.generation_id, me.member_id, key)
 
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self.recorder.assigned(self.process, (), is_subscription=True)

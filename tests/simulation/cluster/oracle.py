@@ -30,6 +30,8 @@ TASKS_MAX: Final = 300
 TIMERS_MAX: Final = 400
 CALLS_IN_A_ROUND_MAX: Final = 1_000
 PARKED_MAX: Final = 200
+WAITING_MAX: Final = 100
+CONNECTIONS_MAX: Final = 150
 BOUNDS_CHECK_ROUNDS: Final = 500
 FENCE_GRACE_SECONDS: Final = 3.0
 """How long after a fault its effects may go on: back-off, elections, heartbeats on their way."""
@@ -238,6 +240,10 @@ class Oracle:
             "calls in a round": (loop.calls_in_a_round_max, CALLS_IN_A_ROUND_MAX),
             "parked raft requests": (quorum.pending_count, PARKED_MAX),
         }
+        broker = getattr(machine.node, "_broker", None)
+        if broker is not None:
+            limits["waiting requests"] = (len(broker.delayed), WAITING_MAX)
+            limits["connections"] = (len(machine.sim.network.ends), CONNECTIONS_MAX)
         for what, (count, limit) in limits.items():
             self.most[what] = max(self.most[what], count)
             if count > limit:

@@ -103,6 +103,8 @@ class _Truth:
         self.committed: list[Batch] = []
         self.committed_end = 0
         self.start_offset = 0
+        self.unclean_epoch = 0
+        """The last leader epoch that may have begun without what was committed."""
         self.joined: dict[int, float] = {}
         """When each replica was last taken into the ISR, having all that was committed."""
         self.began: dict[int, float] = {}
@@ -192,7 +194,10 @@ class ReplicaOracle:
         if leadership is None:
             if mirror.leads is not None and log.high_watermark > truth.committed_end:
                 # It committed and resigned in one round: one that was paused catches up so.
-                self._commit(truth, mirror, log.high_watermark, where)
+                if mirror.leads[0] < truth.unclean_epoch:
+                    self._note_loss(partition)
+                else:
+                    self._commit(truth, mirror, log.high_watermark, where)
             mirror.leads = None
             return
         self._check_leader(machine, partition, leadership, truth, mirror, where)
@@ -300,7 +305,11 @@ class ReplicaOracle:
             )
         mirror.leads = (epoch, high_watermark)
         in_sync = len(leadership.isr.committed)
-        if high_watermark > truth.committed_end:
+        if epoch < truth.unclean_epoch:
+            # It does not know yet that its records were given up.
+            if high_watermark > truth.committed_end:
+                self._note_loss(partition)
+        elif high_watermark > truth.committed_end:
             least = min(self._cluster.min_isr(partition.key.topic), len(leadership.replicas))
             if max(in_sync, mirror.in_sync) < least:  # it may just have become less
                 raise ViolationError(
@@ -351,6 +360,8 @@ class ReplicaOracle:
         is_unclean = leadership.recovery_state == LeaderRecoveryState.RECOVERING
         if is_unclean and self._cluster.may_lose(partition.key.topic):
             return True
+        if self._cluster.is_flushed:
+            return False
         return machine.power_lost_at >= joined and (is_unclean or not layout.has_elr)
 
     def _relax(
@@ -363,11 +374,15 @@ class ReplicaOracle:
             if one != other:
                 break
             kept += 1
+        truth.unclean_epoch = partition.leader_epoch
         if kept < len(truth.committed):
-            self.reached["losses"] += 1
-            self.losses.append(str(partition.key))
+            self._note_loss(partition)
         del truth.committed[kept:]
         truth.committed_end = truth.committed[-1].next_offset if truth.committed else 0
+
+    def _note_loss(self, partition: Partition) -> None:
+        self.reached["losses"] += 1
+        self.losses.append(str(partition.key))
 
     def _check_reach(
         self,
