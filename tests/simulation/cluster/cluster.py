@@ -114,7 +114,7 @@ class Cluster:
         return 1
 
     is_flushed = False
-    """Whether what is committed is on the disks (``flush.messages=1``): no loss of power takes it."""
+    """Whether what is committed is synced (``flush.messages=1``): no loss of power takes it."""
 
     def may_lose(self, topic: str) -> bool:
         """Whether any unclean election of a topic may lose what was committed."""

@@ -165,35 +165,26 @@ def cut_to_deleted_start(patch: pytest.MonkeyPatch) -> None:
 
 
 KILLS: Final = ("kill", "isolate", "pause")
+CUTS: Final = ("kill", "isolate", "power", "cut")
 DATA_BUGS: Final = (
     Bug("1 commits on append", commit_on_append, "data", None, 3),
     Bug("2 commits under min ISR", commit_under_min_isr, "data", None, 3),
-    Bug("3 cuts at the high watermark", cut_at_high_watermark, "data", None, 30, KILLS, True),
-    Bug("5 joins before the epoch start", join_before_epoch_start, "data", None, 60, KILLS, True),
+    Bug("3 cuts at the high watermark", cut_at_high_watermark, "data", None, 12, KILLS, True),
     Bug("7 shrinks at once", shrink_at_once, "data", None, 3, ("cut", "pause", "isolate", "slow")),
     Bug("10 shows what is written", show_what_is_written, "data", None, 12, is_dear=True),
     Bug("13 stays eligible", keep_in_elr, "data", None, 6, ("power", "kill")),
-    Bug("15 begins no epoch", begin_no_epoch, "data", None, 60, KILLS, True),
-    Bug("17 answers uncommitted", answer_uncommitted, "data", None, 24, KILLS, True),
-    Bug("18 forgets markers", forget_markers, "data", None, 24, KILLS, True),
+    Bug("17 answers uncommitted", answer_uncommitted, "data", None, 6, KILLS),
     Bug("20 keeps the log of a deleted topic", keep_log_of_deleted_topic, "data", None, 6),
     Bug("23 takes the leader's high watermark", take_leaders_high_watermark, "data", None, 3),
-    Bug(
-        "24 counts diverging fetches",
-        count_diverging_fetches,
-        "data",
-        None,
-        15,
-        ("kill", "isolate", "power", "cut"),
-        is_dear=True,
-    ),
-    Bug("30 goes on without a full cut", cut_to_deleted_start, "data", None, 24, KILLS, True),
 )
-# 3, 5, 15, 17, 18 and 30 were found, or not, while the storm had faults of its own: seeds to be
-# counted again.
-NOT_FOUND_YET: Final = (
+NOT_FOUND: Final = (
+    Bug("5 joins before the epoch start", join_before_epoch_start, "data", None, 16, KILLS),
     Bug("6 joins with any broker epoch", join_with_any_broker_epoch, "data", None, 10),
     Bug("8 takes older epochs", take_older_epochs, "data", None, 8),
     Bug("9 takes any answer", take_any_answer, "data", None, 10),
+    Bug("15 begins no epoch", begin_no_epoch, "data", None, 16, KILLS),
+    Bug("18 forgets markers", forget_markers, "data", None, 16, KILLS),
+    Bug("24 counts diverging fetches", count_diverging_fetches, "data", None, 16, CUTS),
+    Bug("30 goes on without a full cut", cut_to_deleted_start, "data", None, 16, KILLS),
 )
-"""So many seeds were tried."""
+"""So many seeds were tried. Smaller simulations find them: see ``planted_table``."""

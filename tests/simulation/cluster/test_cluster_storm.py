@@ -55,7 +55,7 @@ def test_a_long_row_of_clusters_whose_partitions_move(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1030))
+@pytest.mark.parametrize("seed", range(1000, 1055))
 def test_a_long_row_of_clusters_with_data(seed: int) -> None:
     check(tell(seed, level="data"))
 
