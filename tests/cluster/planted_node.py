@@ -4,9 +4,12 @@ The product has no such switch; the fault is put into this process only.
 """
 
 import asyncio
+import errno
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from pathlib import PurePath
+from typing import Any, Final
 
 from odradek.broker.fetchers import Fetcher
 from odradek.broker.partition import Outcome, Partition
@@ -15,8 +18,10 @@ from odradek.coordinator.result import Result
 from odradek.coordinator.transaction.shard import TransactionShard
 from odradek.core.clock import Instant
 from odradek.core.errors import ErrorCode
+from odradek.storage.disk import OsDisk, OsFile
 
 FOLLOWERS_LATE_SECONDS: Final = 0.05
+BROKEN_SUFFIX: Final = ".broken"
 
 
 def acknowledge_early() -> None:
@@ -49,8 +54,29 @@ def forget_markers() -> None:
     TransactionShard.on_loaded = on_loaded  # type: ignore[method-assign]
 
 
+def fail_disks() -> None:
+    """Have a log directory fail with EIO from when a file ``<directory>.broken`` is there."""
+
+    def check(path: PurePath) -> None:
+        if any(os.path.exists(f"{folder}{BROKEN_SUFFIX}") for folder in path.parents):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    def checked(method: Callable[..., Any], *, is_disk: bool) -> Callable[..., Any]:
+        def call(owner: Any, *args: Any, **named: Any) -> Any:
+            check(args[0] if is_disk else owner.path)
+            return method(owner, *args, **named)
+
+        return call
+
+    for name in ("read", "write", "truncate", "sync"):
+        setattr(OsFile, name, checked(getattr(OsFile, name), is_disk=False))
+    for name in ("open", "read", "rename", "remove", "make_folder", "sync_file", "sync_folder"):
+        setattr(OsDisk, name, checked(getattr(OsDisk, name), is_disk=True))
+
+
 FAULTS: Final[Mapping[str, Callable[[], None]]] = {
     "acknowledge-early": acknowledge_early,
+    "failing-disks": fail_disks,
     "forget-markers": forget_markers,
 }
 

@@ -305,6 +305,8 @@ class BrokerServer:
         node_events.directories_offline(offline)
         if offline:
             self.replicas.on_directories_failed()
+            # In the next turn: a fetcher may be at work on one of them further up.
+            asyncio.get_running_loop().call_soon(self._stop_following, offline)
         for directory in offline:
             if directory.directory_id is not None:
                 self.lifecycle.on_directory_offline(directory.directory_id)
@@ -316,6 +318,14 @@ class BrokerServer:
             self.fail("the directory of the metadata log has failed", metadata_error)
         elif len(broken) == len(self.store.directories):
             self.fail("all log directories have failed", next(iter(broken.values())))
+
+    def _stop_following(self, offline: Sequence[LogDirectory]) -> None:
+        """Fetch nothing more for replicas that are gone: they would stay in ISRs or join them."""
+        for directory in offline:
+            for key in list(directory.logs):
+                with suppress(ApiError):  # what is there may be a copy that was being made
+                    if self.store.directory_of(key) is directory:
+                        self.fetchers.remove(key)
 
     def _look_for_space(self) -> None:
         """Say which log directories are full, and which have space again: once for each change."""

@@ -424,10 +424,12 @@ class Partition:
     def _note_caught_up(self, watch: Watch) -> None:
         """Learn until when a follower was caught up that has asked for nothing new since."""
         at_ms, leadership = watch.settled_ms, self.leadership
-        if at_ms is not None and leadership is not None:
-            follower = leadership.followers.get(watch.follower_id)
-            if follower is not None:
-                follower.on_still_caught_up(at_ms)
+        if at_ms is None or leadership is None:
+            return
+        follower = leadership.followers.get(watch.follower_id)
+        # One that has been taken out of the ISR since may not fetch any more (``on_removed``).
+        if follower is not None and watch.follower_id in leadership.isr.committed:
+            follower.on_still_caught_up(at_ms)
 
     def _on_end_moved(self) -> None:
         log = self.log

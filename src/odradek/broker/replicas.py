@@ -110,6 +110,8 @@ class Replicas:
             )
             partition.are_commits_held = any(holds(key) for holds in self._holds.values())
             self._partitions[key] = partition
+        else:
+            self._refuse_if_offline(key)
         self.store.moves.resume(key, now_ms)
         return partition
 

@@ -64,5 +64,9 @@ class FollowerState:
         """
         self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
 
+    def on_removed(self) -> None:
+        """Take note that it is in sync no longer: whether it is caught up, its next fetch says."""
+        self.last_caught_up_ms = NEVER_MS
+
     def is_caught_up(self, leader_end: int, lag_ms_max: int, now_ms: int) -> bool:
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_ms_max

@@ -16,11 +16,12 @@ may be committed (KAFKA-7128). Below ``min.insync.replicas`` the first condition
 met, since the watermark does not move. Kafka then takes in replicas that are far behind, and throws
 them out again (KAFKA-19996); here they must be caught up by the lag rule as well.
 
-Two more rules are stricter than Kafka's:
+Three more rules are not Kafka's:
 
 - A leader that is elected again keeps what it knows of its followers only if no other broker led in
   between, which the epochs show. Otherwise a follower may have cut its log meanwhile, and offsets
   from before would commit records that it no longer has.
+- A follower that the controller takes out of the ISR has to catch up again before it counts.
 - The metadata may bring a partition epoch that the controller's answer has brought before. A
   proposal that was made in between stays pending, because it may have been carried out.
 
@@ -150,12 +151,26 @@ class Leadership:
         if is_newer or not self.isr.maximal <= set(registration.replicas):
             # The same partition epoch may show that a replica that was to join has been removed:
             # the controller's answer, which brought that epoch before, does not name the replicas.
-            self.isr = CommittedIsr(frozenset(registration.isr))
+            isr = frozenset(registration.isr)
+            if not is_new_epoch:
+                self._on_removed(self.isr.committed - isr)
+            self.isr = CommittedIsr(isr)
         self.partition_epoch = registration.partition_epoch
         # An unclean leader has recovered as soon as it leads: it has what there is. The next
         # proposal says so.
         self.recovery_state = registration.recovery_state
         return is_new_epoch
+
+    def _on_removed(self, node_ids: Iterable[int]) -> None:
+        """Wait no longer for followers that the controller has taken out of the ISR.
+
+        Their disk may have failed while the broker lives. What is known of them is from before, and
+        would hold up the high watermark until ``lag_ms_max`` is over, as it does in Kafka.
+        """
+        for node_id in node_ids:
+            follower = self.followers.get(node_id)
+            if follower is not None:
+                follower.on_removed()
 
     def _begin_epoch(self, registration: Registration, now_ms: int) -> None:
         led_before = 0 <= self.leader_epoch == registration.leader_epoch - 1

@@ -305,3 +305,18 @@ def test_living_replicas_hold_the_low_watermark() -> None:
     assert leadership.low_watermark() == 6
     del leading.brokers[2]
     assert leadership.low_watermark() == 8
+
+
+def test_a_follower_that_the_controller_has_taken_out_is_not_waited_for() -> None:
+    """Its disk has failed and its broker lives: only the ISR says that it fetches no more."""
+    leading = Leading()
+    for node_id in (2, 3):
+        leading.fetch(node_id, 10)
+    assert leading.high_watermark == 10
+    leading.take(5, 8, (1, 2))
+    leading.append(1)
+    leading.fetch(2, 11)
+    assert leading.high_watermark == 11
+    leading.fetch(3, 10)  # it lives after all, and is caught up as of the fetch before
+    assert leading.isr == ("committed", [1, 2])
+    assert leading.fetch(3, 11) is not None
