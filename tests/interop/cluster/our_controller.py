@@ -14,6 +14,7 @@ from odradek.protocol.generated import (
     broker_heartbeat,
     broker_registration,
     create_topics,
+    elect_leaders,
     list_partition_reassignments,
     unregister_broker,
 )
@@ -61,6 +62,8 @@ class OurController:
                 return controller.alter_partition(request)
             case alter_partition_reassignments.AlterPartitionReassignmentsRequest():
                 return controller.alter_partition_reassignments(request)
+            case elect_leaders.ElectLeadersRequest():
+                return controller.elect_leaders(request)
             case list_partition_reassignments.ListPartitionReassignmentsRequest():
                 return controller.list_partition_reassignments(request)
             case assign_replicas_to_dirs.AssignReplicasToDirsRequest():

@@ -16,6 +16,11 @@ from odradek.protocol.generated.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from odradek.protocol.generated.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
 from odradek.protocol.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -90,6 +95,8 @@ class Story:
             case "in sync":
                 assert brokers is not None
                 said = self.propose([self.id_of(each) for each in brokers])
+            case "elect":
+                said = self.elect()
             case "fence" | "unfence":
                 said = ""
                 for each in brokers or ():
@@ -109,6 +116,14 @@ class Story:
             assert found.error_message is None
             return ""
         return f"{REFUSED}{ErrorCode(found.error_code).name}; "
+
+    def elect(self) -> str:
+        """Have the preferred leader elected."""
+        wanted = [TopicPartitions(topic=self.topic.name, partitions=[0])]
+        request = ElectLeadersRequest(election_type=0, topic_partitions=wanted)
+        answer = self.controller.ask(request, ElectLeadersResponse)
+        code = ErrorCode(answer.replica_election_results[0].partition_result[0].error_code)
+        return "" if code is ErrorCode.NONE else f"{REFUSED}{code.name}; "
 
     def propose(self, isr: list[int]) -> str:
         now = self.partition
@@ -253,6 +268,39 @@ STORIES: Final[dict[str, list[Step]]] = {
             "replicas 4,3,1,2,5; adding 4,5; removing 1,2,5; isr 1,2,3; leader 1 epoch 0/2",
         ),
         ("cancel", None, "replicas 3,1,2; isr 1,2,3; leader 1 epoch 1/3"),
+    ],
+    "a new leader that a second move takes out": [
+        (
+            "move",
+            (4, 5, 3),
+            "replicas 4,5,3,1,2; adding 4,5; removing 1,2; isr 1,2,3; leader 1 epoch 0/1",
+        ),
+        (
+            "elect",
+            None,
+            f"{REFUSED}PREFERRED_LEADER_NOT_AVAILABLE; replicas 4,5,3,1,2; adding 4,5;"
+            " removing 1,2; isr 1,2,3; leader 1 epoch 0/1",
+        ),
+        (
+            "in sync",
+            (1, 2, 3, 4),
+            "replicas 4,5,3,1,2; adding 4,5; removing 1,2; isr 1,2,3,4; leader 1 epoch 0/2",
+        ),
+        (
+            "elect",
+            None,
+            "replicas 4,5,3,1,2; adding 4,5; removing 1,2; isr 1,2,3,4; leader 4 epoch 1/3",
+        ),
+        (
+            "move",
+            (6, 1, 3),
+            "replicas 6,1,3,2,4,5; adding 6; removing 2,4,5; isr 1,2,3,4; leader 4 epoch 1/4",
+        ),
+        (
+            "in sync",
+            (1, 2, 3, 4, 6),
+            "NEW_LEADER_ELECTED; replicas 6,1,3; isr 1,3,6; leader 6 epoch 2/5",
+        ),
     ],
     "a broker that is dead": [
         ("fence", (4,), "replicas 1,2,3; isr 1,2,3; leader 1 epoch 0/0"),

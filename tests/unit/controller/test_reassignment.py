@@ -1,7 +1,11 @@
 """Reassignments: begun, replaced, completed, cancelled; and what else happens meanwhile.
 
-The scenarios are those of Kafka's ReplicationControlManagerTest, PartitionChangeBuilderTest,
-PartitionReassignmentReplicasTest and PartitionReassignmentRevertTest.
+The scenarios are those of Kafka's tests, as far as they are about moves: of
+ReplicationControlManagerTest testReassignPartitions, testCancelReassignPartitions,
+testDisallowReplicationFactorChange… and testReassignPartitionsHandlesNewReassignment…; of
+PartitionChangeBuilderTest those of reassignment, of epochs and of directories; all of
+PartitionReassignmentReplicasTest and PartitionReassignmentRevertTest. Not taken: rearrangements of
+an empty replica list, which no partition has.
 """
 
 from random import Random
@@ -9,10 +13,11 @@ from typing import Final
 
 import pytest
 
+from odradek.controller.partition_change import PartitionChange, PartitionRules
 from odradek.controller.reassignment import Assignment
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID, Uuid
-from odradek.metadata import NO_LEADER, PartitionImage
+from odradek.metadata import NO_LEADER, LeaderRecoveryState, PartitionImage
 from odradek.metadata.partition import DIRECTORY_MIGRATING
 from odradek.protocol.generated.alter_partition import (
     AlterPartitionRequest,
@@ -369,6 +374,33 @@ def test_it_is_over_when_the_last_that_was_waited_for_is_fenced_by_nobody_but_el
     assert propose(cluster, 1, 2, 3).error_code == ErrorCode.NEW_LEADER_ELECTED
     assert assignment(cluster) == ((2, 3), (), ())
     assert cluster.partition("t").leader == 2
+
+
+def test_a_leader_that_is_out_leads_no_longer_even_if_nobody_else_may() -> None:
+    change = PartitionChange(
+        topic_id=ZERO_UUID,
+        number=0,
+        partition=PartitionImage(
+            replicas=(3, 4, 1, 2),
+            directories=(DIRECTORY_MIGRATING,) * 4,
+            isr=(1, 2),
+            adding=(3, 4),
+            removing=(1, 2),
+            leader=1,
+        ),
+        rules=PartitionRules(min_isr=2, elr_enabled=False),
+        is_acceptable_leader=lambda _: False,
+        isr=(1, 2, 3, 4),
+        recovery_state=LeaderRecoveryState.RECOVERED,
+    )
+    assert change.plan() == PartitionChangeRecord(
+        partition_id=0,
+        replicas=[3, 4],
+        isr=[3, 4],
+        adding_replicas=[],
+        removing_replicas=[],
+        leader=NO_LEADER,
+    )
 
 
 def test_who_left_is_not_eligible_any_more() -> None:
