@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -34,6 +35,7 @@ from tests.interop.cluster.replicated import (
     KAFKAS,
     ROLES,
     SECOND,
+    Partition,
     Replicated,
     flavours,
 )
@@ -312,3 +314,53 @@ def compare_log_dirs(mixed: Replicated) -> None:
     assert {(broker, name) for broker, name, _, _ in found[0]} == here
     sizes = {(name, size) for _, name, size, _ in found[0]}
     assert len(sizes) == len(PLACED)  # the same in each replica
+
+
+CROSSED: Final = TopicPartition("crossed", 0)
+PLACES: Final = ((KAFKAS,), (SECOND, KAFKAS), (FIRST,), (KAFKAS, FIRST))
+
+
+def test_partitions_move_from_one_kind_to_the_other_under_load(
+    mixed: Replicated, tmp_path: Path
+) -> None:
+    """By turns with our tool and with Kafka's, through a broker of either kind."""
+    mixed.create(CROSSED.topic, (FIRST,))
+    load = Load(mixed.cluster.bootstrap_servers, CROSSED)
+    with load.running():
+        for number, place in enumerate(PLACES):
+            load.wait_for_progress()
+            move(mixed, tmp_path / "plan.json", place, is_ours=number % 2 == 0)
+        load.wait_for_progress()
+    load.check()
+    mixed.wait_until_equal(CROSSED, PLACES[-1])
+    wait_until(lambda: not mixed.folder(SECOND, CROSSED).exists(), "the log that was left is gone")
+
+
+def move(mixed: Replicated, plan: Path, place: Sequence[int], *, is_ours: bool) -> None:
+    row = {"topic": CROSSED.topic, "partition": CROSSED.partition, "replicas": list(place)}
+    plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    where = mixed.through(KAFKAS if is_ours else FIRST)
+    arguments = ("--reassignment-json-file", str(plan))
+
+    def say(action: str) -> str:
+        if is_ours:
+            made = odradek_tool("reassign-partitions", *where, action, *arguments)
+            assert made.returncode == 0, made
+            return made.stdout
+        return mixed.tools.run("reassign-partitions", where, action, *arguments)
+
+    done = f"Successfully started partition reassignment for {CROSSED}"
+    assert done in say("--execute")
+    wait_until(
+        lambda: f"Reassignment of partition {CROSSED} is completed." in say("--verify"),
+        f"{CROSSED} is on {place}",
+    )
+    for broker in BROKERS:
+        wait_until(
+            lambda broker=broker: is_on(mixed.partition(CROSSED, through=broker), place),  # type: ignore[misc]
+            f"{broker} knows that {CROSSED} is on {place}",
+        )
+
+
+def is_on(found: Partition | None, place: Sequence[int]) -> bool:
+    return found is not None and found.replicas == tuple(place) and set(found.isr) == set(place)
