@@ -220,6 +220,10 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
     "alter.log.dirs.replication.quota.window.size.seconds": (
         f"{_WINDOWS}a_sample_is_as_long_as_the_config_says",
     ),
+    "cordoned.log.dirs": (
+        "simulation/replicas/test_directories.py::"
+        "test_new_replicas_go_to_directories_that_are_not_cordoned",
+    ),
     "replica.selector.class": (
         "simulation/replicas/test_near_replicas.py::"
         "test_a_consumer_reads_every_byte_from_the_follower_in_its_rack",

@@ -52,6 +52,7 @@ from odradek.core.ids import TopicPartition, Uuid
 from odradek.core.slices import Slices, Steps
 from odradek.metadata.config_resource import ConfigResource
 from odradek.metadata.dynamic_config import with_dynamic_configs
+from odradek.metadata.features import CORDONED_LOG_DIRS_FROM
 from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.metadata.nodes import BrokerImage
 from odradek.net.server import Handler, Server
@@ -251,7 +252,23 @@ class BrokerServer:
         self.config, refused = with_dynamic_configs(self.config, image)
         self.throttles.on_config(self.config)
         node_events.configs_refused(refused)
+        self.cordon()
         self._certificates.load(self.config, self.server, is_start=is_start)
+
+    @property
+    def knows_cordoned(self) -> bool:
+        """Whether the metadata.version of the cluster has cordoned log directories (KIP-1066)."""
+        return (self.metadata.image.metadata_version or 0) >= CORDONED_LOG_DIRS_FROM
+
+    def cordon(self) -> None:
+        """Put new logs elsewhere than into ``cordoned.log.dirs``, and tell the controller."""
+        cordoned = self.config.elements("cordoned.log.dirs")
+        paths = {PurePath(each) for each in cordoned}
+        for directory in self.store.directories:
+            directory.is_cordoned = cordoned == ("*",) or directory.path in paths
+        ids = [each.directory_id for each in self.store.directories if each.is_cordoned]
+        known = [each for each in ids if each is not None]
+        self.lifecycle.set_cordoned(known if self.knows_cordoned else None)
 
     def _on_must_stop(self, why: str) -> None:
         self.fail("the broker has no place in its cluster", LifecycleEndedError(why))

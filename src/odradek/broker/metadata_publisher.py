@@ -182,6 +182,8 @@ class MetadataPublisher:
         changes_broker = any(is_for_broker(each, broker.node_id) for each in delta.configs_changed)
         if changes_broker:
             broker.take_dynamic_configs(image)
+        elif delta.features_changed:
+            broker.cordon()  # metadata.version may know of it now
         broker.throttles.on_topics(image, delta.configs_changed)
         for coordinator in broker.coordinators.values():
             coordinator.on_update(update)  # with the configs as they are now

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
+from odradek.controller.config_rules import CORDONED_LOG_DIRS
 from odradek.controller.leaders import elect_unclean_leaders
 from odradek.controller.result import Result, Steps
 from odradek.controller.view import (
@@ -18,6 +19,7 @@ from odradek.controller.view import (
 )
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.metadata import ConfigResource, ResourceType, VersionedRecord
+from odradek.metadata.features import CORDONED_LOG_DIRS_FROM
 from odradek.protocol.generated import alter_configs as replacing
 from odradek.protocol.generated import incremental_alter_configs as incremental
 from odradek.protocol.generated.metadata_records import ClearElrRecord, ConfigRecord
@@ -241,6 +243,9 @@ def _check_change(
         limit = view.settings.config_value_chars_max
         problem = "The configuration value cannot be added because it exceeds the maximum value"
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{problem} size of {limit} bytes.")
+    if name == CORDONED_LOG_DIRS and view.metadata_version < CORDONED_LOG_DIRS_FROM:
+        problem = f"The {name} configuration value cannot be set because it requires"
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{problem} metadata.version >= 4.3-IV0")
     if name != MIN_INSYNC_REPLICAS or not view.image.elr_enabled:
         return
     # With ELR every broker and the controller must mean the same minimum.

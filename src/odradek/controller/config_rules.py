@@ -32,6 +32,7 @@ _DEFINITIONS: Final = {
     ResourceType.GROUP: GROUP_CONFIGS,
     ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
 }
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -73,7 +74,10 @@ class TopicConfigRules:
         elif resource.type is ResourceType.BROKER:
             if resource.name:
                 self._check_is_this_node(resource.name)
-            validate_broker_configs(configs, self._current(), per_broker=bool(resource.name))
+            checked = dict(configs)
+            if resource.name != str(self._current().node_id):
+                checked.pop(CORDONED_LOG_DIRS, None)  # by that broker, which knows its log.dirs
+            validate_broker_configs(checked, self._current(), per_broker=bool(resource.name))
             if resource.name == str(self._current().node_id):
                 config = self._current()
                 everywhere = config.levels.dynamic_default

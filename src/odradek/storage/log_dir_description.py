@@ -33,6 +33,7 @@ class DirectoryDescription(NamedTuple):
     error_code: ErrorCode
     space: VolumeSpace
     logs: list[LogDescription]
+    is_cordoned: bool = False
 
 
 def describe(
@@ -51,7 +52,7 @@ def describe(
         LogDescription(at, stored.log.segments.bytes, _lag(stored, current), stored.is_future)
         for at, stored in directory.logs.items()
     ]
-    return DirectoryDescription(path, ErrorCode.NONE, space, logs)
+    return DirectoryDescription(path, ErrorCode.NONE, space, logs, directory.is_cordoned)
 
 
 def _lag(stored: StoredLog, current: Mapping[TopicPartition, StoredLog]) -> int:

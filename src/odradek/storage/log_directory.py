@@ -139,6 +139,8 @@ class LogDirectory:
         self.shortage: OSError | None = None
         """What found no space, until there is some again."""
         self.times_full = 0
+        self.is_cordoned = False
+        """Whether new logs are to go elsewhere (KIP-1066)."""
         self.is_finished = False
         """Whether it was shut down cleanly, and said so."""
         self.is_probing = False

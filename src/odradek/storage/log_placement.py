@@ -30,8 +30,13 @@ class LogPlacement:
         return [each for each in self.places(directory_id) if partition not in each.logs]
 
     def places(self, directory_id: Uuid | None) -> list[LogDirectory]:
-        """Return the directories to try for a new log, the one with the fewest logs first."""
+        """Return the directories to try for a new log, the one with the fewest logs first.
+
+        One that is cordoned is left out if there is another. The controller may have placed a
+        replica here a moment before the last one was cordoned.
+        """
         writable = [directory for directory in self._directories if directory.is_writable]
         if directory_id is None:
-            return sorted(writable, key=lambda directory: len(directory.logs))
+            free = [directory for directory in writable if not directory.is_cordoned]
+            return sorted(free or writable, key=lambda directory: len(directory.logs))
         return [directory for directory in writable if directory.directory_id == directory_id]

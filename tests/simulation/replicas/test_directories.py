@@ -1,15 +1,20 @@
 """Log directories of brokers in a cluster: the controller must know what is in which."""
 
 import errno
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
 from odradek.broker.directory_assignments import DirectoryAssignments
+from odradek.client import Admin, NewTopic
+from odradek.client.admin.configs import ConfigResource
+from odradek.client.admin.log_dirs import TopicPartitionReplica
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
 from tests.simulation.replicas.three_nodes import ThreeNodes, three_nodes
+
+T = TypeVar("T")
 
 DIRECTORIES = "/data,/more"
 SHORT: dict[str, Any] = {"delivery_timeout_ms": 3_000, "request_timeout_ms": 1_000}
@@ -71,3 +76,58 @@ def test_an_idle_follower_whose_disk_fails_leaves_the_isr_and_stays_out() -> Non
         nodes.world.run_for(10)
         assert nodes.isr(followed) == nodes.isr(led) == {2}
         nodes.run(nodes.send(b"after", topic=followed, acks="all", **SHORT))
+
+
+# Cordoned directories (KIP-1066).
+
+
+def cordon(nodes: ThreeNodes, directories: str) -> None:
+    """Cordon directories of node 1, and wait until the controller knows."""
+    nodes.run(nodes.configure({"cordoned.log.dirs": directories}, ConfigResource.broker(1)))
+    count = {"*": 2, "": 0}.get(directories, 1)
+
+    def is_known() -> bool:
+        cordoned = nodes.node(2).metadata.image.brokers[1].cordoned_log_dirs
+        return cordoned is not None and len(cordoned) == count
+
+    nodes.wait_until(is_known)
+
+
+async def ask(nodes: ThreeNodes, work: Callable[[Admin], Awaitable[T]]) -> T:
+    servers, random = nodes.layout.bootstrap_servers, nodes.world.random("asking")
+    async with Admin(bootstrap_servers=servers, random=random) as admin:
+        return await work(admin)
+
+
+def test_new_replicas_go_to_directories_that_are_not_cordoned() -> None:
+    with three_nodes(log_dirs=DIRECTORIES) as nodes:
+        cordon(nodes, "/more")
+        for name in "abc":
+            nodes.run(nodes.create(name, [1, 2]))
+            nodes.wait_until(lambda name=name: nodes.isr(name) == {1, 2})  # type: ignore[misc]
+        assert [folder_of(nodes, 1, name) for name in "abc"] == ["/data"] * 3
+        at = TopicPartitionReplica("a", 0, 1)
+        moved = nodes.run(ask(nodes, lambda admin: admin.alter_replica_log_dirs({at: "/more"})))
+        assert "INVALID_REPLICA_ASSIGNMENT" in str(moved[at].error)
+        described = nodes.run(ask(nodes, lambda admin: admin.describe_log_dirs([1])))[1].unwrap()
+        assert {path: each.is_cordoned for path, each in described.items()} == {
+            "/data": False,
+            "/more": True,
+        }
+        with pytest.raises(KafkaError, match="only have directories from"):
+            cordon(nodes, "/elsewhere")
+
+
+def test_a_broker_with_all_its_directories_cordoned_gets_no_replicas() -> None:
+    with three_nodes(log_dirs=DIRECTORIES) as nodes:
+        cordon(nodes, "*")
+        new = NewTopic("new", partitions=6, replication_factor=2)
+        nodes.run(ask(nodes, lambda admin: admin.create_topics([new]))).unwrap()
+        nodes.wait_until(lambda: nodes.partition("new") is not None)
+        replicas = {each for n in range(6) for each in nodes.partition("new", n).replicas}  # type: ignore[union-attr]
+        assert replicas == {2, 3}
+        with pytest.raises(KafkaError, match="all its log directories are cordoned"):
+            nodes.run(nodes.create("given", [1, 2]))
+        nodes.run(nodes.send(b"goes on", acks="all"))
+        cordon(nodes, "")
+        nodes.run(nodes.create("given", [1, 2]))

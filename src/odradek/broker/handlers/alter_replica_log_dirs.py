@@ -35,6 +35,9 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Answ
         try:
             _check_not_being_made(context, partition)
             directory = _directory(context, path)
+            if directory.is_online and directory.is_cordoned:
+                problem = f"Log directory {path} is cordoned"
+                raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
             context.broker.store.moves.start(partition, directory, context.broker.clock.now_ms())
         except ApiError as error:  # one bad partition must not fail its neighbours
             code = error.code

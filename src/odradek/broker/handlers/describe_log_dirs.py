@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35), versions 1-5: log directories and the replicas in them.
 
 v2  flexible.  v3  top-level error.  v4  size of the volume and what is free of it.  v5  whether a
-directory is cordoned: none ever is.
+directory is cordoned; never at a metadata.version that does not know of it.
 
 ``__cluster_metadata`` is not listed, as in Kafka.
 """
@@ -41,6 +41,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[Me
             topics=(yield from _topics(logs)),
             total_bytes=each.space.total_bytes,
             usable_bytes=each.space.usable_bytes,
+            is_cordoned=each.is_cordoned and context.broker.knows_cordoned,
         )
         response.results.append(result)
     yield

@@ -63,6 +63,18 @@ class LogFamilies:
             Kind.GAUGE,
             offline,
         )
+        cordoned = [Sample({"logdirectory": str(d.path)}, d.is_cordoned) for d in directories]
+        yield gauge(
+            "kafka_log_logmanager_cordonedlogdirectorycount",
+            "Log directories that take no new partitions.",
+            sum(sample.value for sample in cordoned),
+        )
+        yield Family(
+            "kafka_log_logmanager_logdirectorycordoned",
+            "1 for a log directory that takes no new partitions.",
+            Kind.GAUGE,
+            cordoned,
+        )
         full = [Sample({"logdirectory": str(d.path)}, d.is_full) for d in directories]
         times = [Sample({"logdirectory": str(d.path)}, d.times_full) for d in directories]
         help_text = "1 for a log directory that is full: writes are refused, reads go on."

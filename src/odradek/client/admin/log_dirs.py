@@ -47,6 +47,8 @@ class LogDirDescription(NamedTuple):
     replicas: Mapping[TopicPartition, ReplicaInfo]
     total_bytes: int
     usable_bytes: int
+    is_cordoned: bool = False
+    """Whether it takes no new partitions (KIP-1066)."""
 
 
 class TopicPartitionReplica(NamedTuple):
@@ -175,4 +177,6 @@ def _described(found: DescribeLogDirsResult) -> LogDirDescription:
         for each in topic.partitions
     }
     error = refusal(found.error_code, about=found.log_dir)
-    return LogDirDescription(error, replicas, found.total_bytes, found.usable_bytes)
+    return LogDirDescription(
+        error, replicas, found.total_bytes, found.usable_bytes, found.is_cordoned
+    )

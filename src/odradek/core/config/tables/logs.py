@@ -10,7 +10,7 @@ log.dirs LIST - not-empty live
     Directories that hold the logs, separated by commas; log.dir if not set.
 log.dir LIST /tmp/kafka-logs not-empty live
     The directory of the logs if log.dirs is not set.
-cordoned.log.dirs LIST '' per-broker
+cordoned.log.dirs LIST '' per-broker live
     Directories of log.dirs, or *, that take no new partitions.
 num.partitions INT 1 1.. live
     Partitions of a topic that is created without a number.
