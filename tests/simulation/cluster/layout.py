@@ -61,6 +61,8 @@ class Layout:
     is_dynamic: bool = False
     """Whether the log names the voters (``--initial-controllers``), or all configs do."""
     configs: Mapping[str, str] = field(default_factory=dict)
+    first_voters: int | None = None
+    """How many of the controllers vote at first, of a dynamic quorum; None: all of them."""
     features: tuple[str, ...] = ()
     """As ``storage format --feature`` has them; what is not named is the release's."""
     racks: Mapping[int, str] = field(default_factory=dict)
@@ -98,12 +100,13 @@ SHAPES: Final[Mapping[str, tuple[Place, ...]]] = {
     "1 controller, 2 brokers": _places(1, 2, 0),
     "1 combined": _places(0, 0, 1),
     "3 controllers, 3 brokers": _places(3, 3, 0),
+    "5 controllers": _places(5, 0, 0),
 }
 
 
 def draw_layout(random: Random, shape: str | None = None) -> Layout:
     names = list(SHAPES)
-    chosen = shape or random.choices(names, weights=[4, 4, 1, 0, 0])[0]
+    chosen = shape or random.choices(names, weights=[4, 4, 1, 0, 0, 0])[0]
     is_quick = random.random() < 0.6
     configs = {
         "broker.session.timeout.ms": "3000" if is_quick else "9000",
@@ -152,14 +155,21 @@ class Formatting:
         directories = {place.node_id: Uuid.random(random) for place in layout.controllers}
         self._initial_controllers = ",".join(
             f"{place.node_id}@{place.name}:{CONTROLLER_PORT}:{directories[place.node_id]}"
-            for place in layout.controllers
+            for place in layout.controllers[: layout.first_voters]
         )
 
-    def format(self, config: BrokerConfig, disk: Disk, now_ms: int) -> None:
-        names_voters = self._layout.is_dynamic and config.is_controller
+    def format(
+        self, config: BrokerConfig, disk: Disk, now_ms: int, *, is_replaced: bool = False
+    ) -> None:
+        """``is_replaced``: the machine was another voter, with the disk that it lost."""
+        layout = self._layout
+        first = [place.node_id for place in layout.controllers[: layout.first_voters]]
+        joins = is_replaced or config.node_id not in first
+        is_dynamic = layout.is_dynamic and config.is_controller
         request = FormatRequest(
             cluster_id=self.cluster_id,
-            initial_controllers=self._initial_controllers if names_voters else None,
+            initial_controllers=self._initial_controllers if is_dynamic and not joins else None,
+            no_initial_controllers=is_dynamic and joins,
             features=self._layout.features,
         )
         plan = make_plan(config, request, self._random)

@@ -57,6 +57,7 @@ class Machine:
         self.sim = world.add_node(place.name)
         self.disk = SimulatedDisk(world.random(f"disk/{place.name}"), clock=self.sim.clock)
         self.config = make_config(layout, place)
+        self._formatting = formatting
         formatting.format(self.config, self.disk, self.sim.clock.now_ms())
         self.disk.sync_all()
         self._on_exit = on_exit
@@ -172,6 +173,15 @@ class Machine:
             self._end()
             self.sim.crash()
             self.disk.crash()
+
+    def replace_disk(self) -> None:
+        """Lose all that is on the disk; the machine gets an empty one, and a directory id."""
+        assert not self.is_up
+        name = f"disk/{self.name}/{self.lives}"
+        self.disk = SimulatedDisk(self.world.random(name), clock=self.sim.clock)
+        now_ms = self.sim.clock.now_ms()
+        self._formatting.format(self.config, self.disk, now_ms, is_replaced=True)
+        self.disk.sync_all()
 
     def pause(self) -> None:
         if self.is_up:

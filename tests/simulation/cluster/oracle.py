@@ -21,6 +21,7 @@ from odradek.metadata.topics import TopicImage
 from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.raft.leader import Leader
 from odradek.raft.messages import ReplicaKey
+from odradek.raft.roles import Resigned
 from tests.simulation.cluster.machine import Machine
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Oracle:
         if seen.rounds % BOUNDS_CHECK_ROUNDS == 0:
             self._check_bounds(machine, quorum)
         raft = quorum.raft
+        self._check_changes(machine, quorum)
         state = (raft.hard_state, raft.role, raft.high_watermark, quorum.loaded_offset)
         if state == seen.state:
             return
@@ -120,6 +122,39 @@ class Oracle:
         if other != machine.name:
             raise ViolationError(f"epoch {raft.epoch} has two leaders, {other} and {machine.name}")
 
+    def on_new_disk(self, machine: Machine) -> None:
+        """A machine forgets all that it knew, its votes among it; it is another voter."""
+        self._seen[machine.name] = _Seen()
+        self.votes = {key: voted for key, voted in self.votes.items() if key[0] != machine.name}
+        self.reached["disks lost"] += 1
+
+    def _check_changes(self, machine: Machine, quorum: MetadataQuorum) -> None:
+        """Check that a leader changes the voters once at a time."""
+        leader, entries = quorum.raft.role, quorum.raft._quorum.history._entries
+        if len(entries) < 3 or not isinstance(leader, Leader):
+            return
+        high_watermark = leader.high_watermark
+        if high_watermark is not None and entries[-2].offset >= high_watermark:
+            offsets = [each.offset for each in entries[-2:]]
+            raise ViolationError(f"{machine.name}: voters change at {offsets} at once")
+
+    def _check_majority(self, machine: Machine, quorum: MetadataQuorum, offset: int) -> None:
+        """Check that a majority of the voters have what a leader counts as committed."""
+        if not isinstance(quorum.raft.role, Leader | Resigned):
+            return
+        voters, machines = quorum.raft.voters, self._cluster.machines.values()
+        others = {each.quorum.replica_key: each.quorum for each in machines if each.quorum}
+        # One that is down, or has lost its disk, may have had it.
+        lacking = [
+            key.id
+            for key in voters.voters
+            if key in others and others[key].log.log_end_offset < offset
+        ]
+        if len(voters.voters) - len(lacking) < voters.majority:
+            raise ViolationError(
+                f"{machine.name} counts {offset} as committed; of {voters.ids} {lacking} lack it"
+            )
+
     def _check_commits(self, machine: Machine, quorum: MetadataQuorum, seen: _Seen) -> None:
         high_watermark = quorum.high_watermark or 0
         if high_watermark < seen.high_watermark:
@@ -133,6 +168,8 @@ class Oracle:
                 f"{machine.name} leads from {seen.leads[1]} on and counted {high_watermark} as "
                 "committed, which is another epoch's"
             )
+        if self._cluster.layout.first_voters is not None:
+            self._check_majority(machine, quorum, high_watermark)
         seen.high_watermark = high_watermark
         start_offset = quorum.log.log_start_offset
         if start_offset > seen.checked_offset:

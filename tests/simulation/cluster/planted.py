@@ -14,6 +14,7 @@ from odradek.control.controller_host import Active, ControllerHost
 from odradek.controller import PRODUCER_IDS_PER_BLOCK, Controller
 from odradek.controller.metadata_offsets import MetadataOffsets
 from odradek.controller.result import Result
+from odradek.core.errors import ErrorCode
 from odradek.protocol.generated.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -22,6 +23,7 @@ from odradek.quorum.metadata_log import MetadataLog
 from odradek.raft.leader import Leader
 from odradek.raft.quorum import Quorum
 from odradek.raft.replication import Replication
+from odradek.raft.voter_changes import VoterChanges
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -136,6 +138,22 @@ def reuse_producer_ids(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Controller, "allocate_producer_ids", allocate)
 
 
+def change_before_the_first_commits(patch: pytest.MonkeyPatch) -> None:
+    """21: voters change again before the change before is committed."""
+    patch.setattr(VoterChanges, "_is_latest_committed", lambda *_: True)
+    patch.setattr(VoterChanges, "on_appended", forget_change)
+
+
+def forget_change(self: VoterChanges, leader: Leader, _offset: int) -> None:
+    if leader.change is not None:
+        self._end(leader, ErrorCode.NONE)
+
+
+def count_the_removed_leader(patch: pytest.MonkeyPatch) -> None:
+    """22: a leader that is being removed counts itself."""
+    patch.setattr(Leader, "_own_votes", 1)
+
+
 BUGS: Final = (
     Bug("4 a vote is not durable", forget_votes, "quorum", None, 12),
     Bug("4 two votes in an epoch", vote_twice, "quorum", None, 30),
@@ -146,5 +164,7 @@ BUGS: Final = (
     Bug("19 producer ids given twice", reuse_producer_ids, "nodes", None, 12),
     Bug("25 keeps uncommitted state", keep_uncommitted_state, "nodes", "3 combined", 24),
     Bug("29 heartbeats count late", count_heartbeats_late, "nodes", None, 12, ("overload",)),
+    Bug("21 two changes of voters", change_before_the_first_commits, "voters", None, 18),
+    Bug("22 a removed leader counts", count_the_removed_leader, "voters", None, 12),
     Bug("28 log kept under a snapshot", keep_log_under_snapshot, "quorum", None, 12),
 )

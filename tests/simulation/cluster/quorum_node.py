@@ -13,11 +13,16 @@ from odradek.broker.listeners import controller_listeners, server_limits
 from odradek.core.config import BrokerConfig
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
+from odradek.metadata.features import KRAFT_VERSION
 from odradek.metadata.record_versions import VersionedRecord
 from odradek.net.server import ConnectionInfo, Reply, Server
 from odradek.protocol.apis import api_for_key
 from odradek.protocol.framing import Request, frame_response
-from odradek.protocol.generated.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.generated.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 from odradek.protocol.generated.metadata_records import (
     FeatureLevelRecord,
     PartitionRecord,
@@ -36,7 +41,7 @@ from odradek.storage.log_directory import open_directories
 from odradek.wire.lane import LaneSettings
 from tests.simulation.cluster.ledger import Ledger
 
-RAFT_KEYS: Final = (1, 52, 53, 54, 59)
+RAFT_KEYS: Final = (1, 52, 53, 54, 59, 80, 81, 82)
 _METADATA_VERSION: Final = 25
 
 
@@ -122,7 +127,8 @@ class QuorumNode(QuorumListener):
             apis = [api_for_key(key) for key in RAFT_KEYS]
             keys = [ApiVersion(api_key=18, max_version=4)]
             keys += [ApiVersion(api_key=x.key, max_version=x.version_stable_max) for x in apis]
-            answer(ApiVersionsResponse(api_keys=keys))
+            features = [SupportedFeatureKey(name=KRAFT_VERSION, max_version=1)]
+            answer(ApiVersionsResponse(api_keys=keys, supported_features=features))
             return
         if self.failure is not None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "failed")

@@ -15,10 +15,12 @@ from tests.simulation.cluster.data_cluster import DataCluster
 from tests.simulation.cluster.faults import Fault, to_text
 from tests.simulation.cluster.move_cluster import MoveCluster
 from tests.simulation.cluster.quorum_cluster import QuorumCluster
+from tests.simulation.cluster.voter_cluster import VoterCluster
 
 LEVELS: Final = {
     "nodes": Cluster,
     "quorum": QuorumCluster,
+    "voters": VoterCluster,
     "data": DataCluster,
     "moves": MoveCluster,
 }

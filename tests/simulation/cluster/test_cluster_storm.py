@@ -66,6 +66,20 @@ def test_a_long_row_of_clusters(seed: int) -> None:
     check(tell(seed))
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_voters_come_go_and_lose_their_disks_in_a_storm(seed: int) -> None:
+    outcome = tell(seed, level="voters")
+    check(outcome)
+    counted = ("voters added", "voters removed", "disks lost")
+    assert sum(outcome.reached.get(each, 0) for each in counted) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1008))
+def test_a_long_row_of_changing_quorums(seed: int) -> None:
+    check(tell(seed, level="voters"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1008))
 def test_a_long_row_of_quorums(seed: int) -> None:
