@@ -62,7 +62,7 @@ TABLE: Final = (
     Row(10, "consumers read to the log end", Where.DATA, "10 shows what is written", 12),
     Row(11, "controller serves before replay", Where.NODES, "11 serves before replay", 12),
     Row(12, "controller answers before commit", Where.NODES, "12 answers before commit", 12),
-    Row(13, "unclean restart stays in the ELR", Where.DATA, "13 stays eligible", 6),
+    Row(13, "unclean restart stays in the ELR", Where.DATA, "13 stays eligible", 60),
     Row(14, "old epochs committed by count", Where.QUORUM, "14 old epochs by count", 12),
     Row(15, "no entry for a new epoch", Where.REPLICATION, "15 no entry for a new epoch", 100),
     Row(16, "unfenced without catch-up", Where.NODES, "16 unfenced too early", 12),

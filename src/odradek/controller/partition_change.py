@@ -68,8 +68,8 @@ class PartitionChange:
     def plan(self) -> PartitionChangeRecord | None:
         """Return the record, or None if nothing changes."""
         now = self.partition
-        assignment = self.assignment or current(now)
-        isr = self.isr
+        before = current(now)
+        assignment, isr = self.assignment or before, self.isr
         completed = assignment.completed(isr)
         if completed is not None:
             assignment = completed
@@ -88,11 +88,10 @@ class PartitionChange:
             record.eligible_leader_replicas = list(elr)
         if isr != now.isr and (isr or self.rules.elr_enabled):
             record.isr = list(isr)
-        if not set(now.replicas) <= set(assignment.replicas):
-            self._bump_epoch(record)
+        if assignment is not before or self.moved_to:
+            self._set_assignment(record, assignment)
         self._bump_epoch_on_shrink(record)
         self._note_last_leader(record)
-        self._set_assignment(record, assignment)
         self._set_recovery_state(record, elected)
         untouched = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.number)
         return None if record == untouched else record
@@ -158,6 +157,8 @@ class PartitionChange:
 
     def _set_assignment(self, record: PartitionChangeRecord, assignment: Assignment) -> None:
         now = self.partition
+        if not set(now.replicas) <= set(assignment.replicas):
+            self._bump_epoch(record)
         if assignment.replicas != now.replicas:
             record.replicas = list(assignment.replicas)
         if assignment.adding != now.adding:

@@ -296,7 +296,24 @@ class DataCluster(Cluster):
                 elif log.last_stable_offset != log.high_watermark and not self._has_lost():
                     found.append(f"{key} on {machine.name}: a transaction is open")
         found += [f"{key} ends at {each}" for key, each in ends.items() if len(each) > 1]
-        return found
+        return found or self._missing_replicas()
+
+    def _missing_replicas(self) -> list[str]:
+        """Say which machines do not have a new partition yet."""
+        image = self.oracle.latest
+        assert image is not None
+        present = {
+            (machine.place.node_id, partition.topic_id, partition.key.partition)
+            for machine in self.machines.values()
+            for partition in self.replica_oracle.partitions_of(machine)
+        }
+        return [
+            f"{topic.name}-{number} is not on {node_id} yet"
+            for topic in image.topics.values()
+            for number, partition in topic.partitions.items()
+            for node_id in partition.replicas
+            if (node_id, topic.topic_id, number) not in present
+        ]
 
     def _check_replicas(self) -> None:
         image = self.oracle.latest
