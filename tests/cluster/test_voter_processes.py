@@ -141,3 +141,35 @@ def test_voters_come_go_and_lose_their_disks_while_a_producer_writes(
             acknowledged = writer.acknowledged
             wait_until(lambda: writer.acknowledged > acknowledged + 20, "records are written")
         assert writer.failures == []
+
+
+def test_static_voters_go_into_the_log_and_can_be_removed_then(
+    flavour: Flavour, tmp_path: Path
+) -> None:
+    roles = {**dict.fromkeys((1, 2, 3), "controller"), BROKER: "broker"}
+    with Cluster(tmp_path, roles, flavour, configs=CONFIGS, is_relayed=False) as cluster:
+        cluster.start()
+        servers = cluster.nodes[BROKER].bootstrap_servers
+        directory = directory_id(cluster.nodes[3])
+        arguments = ("--controller-id", "3", "--controller-directory-id", directory)
+        assert tool(cluster, "remove-controller", *arguments) == (
+            1,
+            "Cluster doesn't support removing voter because the kraft.version feature is 0\n",
+        )
+
+        def is_upgraded() -> bool:
+            # Each voter says in its own time who it is; before that the leader refuses.
+            run = odradek_tool(
+                *("features", "--bootstrap-server", servers),
+                *("upgrade", "--feature", "kraft.version=1"),
+                check=False,
+            )
+            is_refused = "because not all of the voters support it" in run.stdout + run.stderr
+            assert run.returncode == 0 or is_refused, run
+            return run.returncode == 0
+
+        wait_until(is_upgraded, "the log names the voters")
+        wanted = {(each.id, directory_id(each)) for each in cluster.controllers}
+        wait_until(lambda: keys_of(cluster) == wanted, "the log has them as they are")
+        remove(cluster, 3)
+        create_until_done(cluster.nodes[BROKER], TOPIC, [BROKER])
