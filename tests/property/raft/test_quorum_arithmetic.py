@@ -1,6 +1,6 @@
 """The quorum's arithmetic against twins that are too simple to be wrong."""
 
-from itertools import product
+from itertools import combinations, product
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from odradek.core.ids import Uuid
 from odradek.raft import VoterHistory, VoterSet
 from odradek.raft.leader import Leader
-from odradek.raft.messages import ReplicaKey
+from odradek.raft.messages import ReplicaKey, VoterDetails
 from odradek.raft.roles import Election
+from odradek.raft.voters import VoterNode
 
 KEYS = [ReplicaKey(i, Uuid(bytes([i + 1] * 16))) for i in range(7)]
 OFFSETS = st.none() | st.integers(0, 6)
@@ -77,3 +78,53 @@ def test_voters_are_those_of_the_last_record_that_is_left(
             before = [each for each in log if each < end]
             assert history.at(end) == (log[max(before)] if before else VoterSet(()))
         assert history.latest == history.at(10**9)
+
+
+Change = tuple[bool, int]
+
+
+@given(st.integers(1, 6), st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=8))
+def test_majorities_of_sets_that_follow_each_other_have_a_member_in_common(
+    size: int, changes: list[Change]
+) -> None:
+    voters = VoterSet(tuple(KEYS[:size]))
+    for is_added, number in changes:
+        before, key = voters, KEYS[number]
+        if is_added and voters.find(number) is None:
+            voters = voters.with_voter(VoterNode(key, VoterDetails()))
+        elif not is_added and voters.contains(key) and len(voters.voters) > 1:
+            voters = voters.without(key)
+        ids = [set(each.ids) for each in (before, voters)]
+        assert len(ids[0] ^ ids[1]) <= 1
+        for some, others in product(
+            *(combinations(sorted(each), len(each) // 2 + 1) for each in ids)
+        ):
+            assert set(some) & set(others)
+        assert voters.details.keys() <= set(voters.ids)
+
+
+@given(
+    st.integers(0, 9),
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 5)), max_size=4),
+    st.none() | st.integers(0, 10),
+    st.integers(0, 4),
+)
+def test_who_is_not_known_to_be_removed_may_stand(
+    first: int, later: list[tuple[int, int]], high_watermark: int | None, number: int
+) -> None:
+    """Try all ends that the committed part of the log may have, as far as the node knows."""
+    history = VoterHistory(VoterSet(tuple(KEYS[first % 5 : first % 5 + 2])))
+    offset, sets = -1, {-1: history.latest}
+    for gap, start in later:
+        offset += gap
+        sets[offset] = VoterSet(tuple(KEYS[start % 5 : start % 5 + 2]))
+        history.append(offset, sets[offset])
+    # A leader names no second set before the first is committed: the last but one is.
+    known = -1 if high_watermark is None else high_watermark - 1
+    committed_to = max([known, *sorted(sets)[:-1]], default=known)
+    possible = {
+        max(each for each in sets if each <= end)
+        for end in range(max(committed_to, -1), offset + 1)
+    } or {offset}
+    expected = any(sets[each].contains(KEYS[number]) for each in possible)
+    assert history.may_stand(KEYS[number], high_watermark) == expected
