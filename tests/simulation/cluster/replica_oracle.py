@@ -470,7 +470,9 @@ class ReplicaOracle:
     ) -> None:
         is_unclean = new.leader_recovery_state is LeaderRecoveryState.RECOVERING
         if not is_unclean or old is None or new.leader_epoch == old.leader_epoch:
-            before = () if old is None else old.isr
+            # One that is elected from the ELR joins nothing: it has what it had when it was last in
+            # sync, and may have been down for long.
+            before = () if old is None else (*old.isr, *old.elr)
             truth = self.truth_of(topic_id, number)
             truth.joined.update(
                 dict.fromkeys(set(new.isr).difference(before), self._cluster.world.now)
