@@ -52,9 +52,10 @@ from odradek.core.ids import TopicPartition, Uuid
 from odradek.core.slices import Slices, Steps
 from odradek.metadata.config_resource import ConfigResource
 from odradek.metadata.dynamic_config import with_dynamic_configs
-from odradek.metadata.features import CORDONED_LOG_DIRS_FROM
+from odradek.metadata.features import CORDONED_LOG_DIRS_FROM, DIRECTORY_ASSIGNMENT_FROM
 from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.metadata.nodes import BrokerImage
+from odradek.metadata.touched import TopicIdPartition
 from odradek.net.server import Handler, Server
 from odradek.quorum.active_controller import ControllerChannel
 from odradek.quorum.metadata_quorum import MetadataQuorum
@@ -174,6 +175,8 @@ class BrokerServer:
         )
         moves = store.moves
         moves.on_moved = self._on_log_moved
+        moves.may_swap = self._may_swap
+        moves.on_given_up = self._on_move_given_up
         moves.on_copied = self.throttles.on_copied
         moves.copies_from_ms = self.throttles.copies_from_ms
         return store
@@ -189,6 +192,30 @@ class BrokerServer:
             self._flush_to_commit,
         )
         return Replicas(self.store, ports, self._leader_settings_for)
+
+    def _may_swap(self, at: TopicPartition, directory_id: Uuid) -> bool:
+        """Whether the controller has the replica in the directory that its log moves to."""
+        image = self.metadata.image
+        topic = image.topics.get(at.topic)
+        partition = None if topic is None else topic.partitions.get(at.partition)
+        if (image.metadata_version or 0) < DIRECTORY_ASSIGNMENT_FROM:
+            return True
+        if topic is None or partition is None or self.node_id not in partition.replicas:
+            return True  # it is about to be deleted
+        if partition.directory_of(self.node_id) == directory_id:
+            return True
+        key = TopicIdPartition(topic.topic_id, at.partition)
+        self.directory_assignments.assign(key, directory_id)
+        return False
+
+    def _on_move_given_up(self, at: TopicPartition) -> None:
+        with suppress(ApiError):  # it was deleted
+            self.publisher.report_directory(at)
+
+    def on_directory_known(self, at: TopicPartition) -> None:
+        """Swap a log that has waited for the controller."""
+        if self.store.moves.go_on(at) and self.is_ready:
+            asyncio.get_running_loop().call_soon(self._upkeep)
 
     def _on_log_moved(self, at: TopicPartition, log: Log) -> None:
         self.replicas.on_log_moved(at, log)

@@ -78,8 +78,8 @@ class MetadataPublisher:
     def report_directory(self, at: TopicPartition) -> None:
         """Have the controller know where the log of a partition lies now: it has moved."""
         topic = self.published.topics.get(at.topic)
-        if topic is not None and at.partition in topic.partitions:
-            partition = topic.partitions[at.partition]
+        partition = None if topic is None else topic.partitions.get(at.partition)
+        if topic is not None and partition is not None:
             self._changes.report_directory(Role(at, topic.topic_id, partition, is_new=False))
 
     def stop(self) -> None:

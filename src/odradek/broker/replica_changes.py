@@ -212,6 +212,10 @@ class ReplicaChanges:
         """Have the controller know where the log is, if the metadata has it elsewhere."""
         directory_id = self._broker.store.directory_of(role.at).directory_id
         known = role.partition.directory_of(self._broker.node_id)
+        target = self._broker.store.moves.target_of(role.at)
+        if target is not None and target.directory_id == known:
+            self._broker.on_directory_known(role.at)  # that is where it is going to be
+            return
         if directory_id is not None and directory_id != known:
             at = TopicIdPartition(role.topic_id, role.at.partition)
             self._broker.directory_assignments.assign(at, directory_id)

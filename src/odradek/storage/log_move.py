@@ -5,6 +5,10 @@ tick; when it has all, it is flushed by a thread, and what came meanwhile is cop
 one go with the swap (``LogStore.replace_current_with_future``). Appends go to the current log until
 then and to the other from then on; nobody notices, but ``on_moved`` must tell who holds the log.
 
+Before the swap the owner is asked (``may_swap``). In a cluster the controller must know first where
+the replica is going to be (KIP-858): if it learned that afterwards, a directory that fails in
+between would take the partition with it, and nobody would lead it elsewhere.
+
 What happens to the current log meanwhile happens to the future one too: it is cut first when that
 is to be cut; oldest records that are gone are skipped, or dropped at the end. Compaction goes on;
 what it removes is copied or not, and a replica is right with either.
@@ -22,7 +26,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
-from odradek.core.ids import TopicPartition
+from odradek.core.ids import TopicPartition, Uuid
 from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory, StoredLog
 from odradek.storage.log_upkeep import AT_ONCE_MS, NEVER_MS
@@ -51,6 +55,10 @@ class LogMoves:
     ) -> None:
         self.on_moved: Callable[[TopicPartition, Log], None] = lambda _partition, _log: None
         """Called with the log that is the current one from now on."""
+        self.may_swap: Callable[[TopicPartition, Uuid], bool] = lambda _partition, _directory: True
+        """Says whether a log may move into the directory now; if not, ``go_on`` is called later."""
+        self.on_given_up: Callable[[TopicPartition], None] = lambda _partition: None
+        """Called when a move has ended without a swap: the replica is where it was."""
         self.on_copied: Callable[[int], None] = lambda _count: None
         """Called with the bytes of each piece."""
         self.copies_from_ms: Callable[[], int | None] = lambda: None
@@ -60,6 +68,8 @@ class LogMoves:
         self._future = future
         # With how often each was flushed; the next one to work on comes first.
         self._moves: dict[TopicPartition, int] = {}
+        self._waiting: set[TopicPartition] = set()
+        """Of these, those that may not swap yet."""
 
     def __len__(self) -> int:
         return len(self._moves)
@@ -83,8 +93,8 @@ class LogMoves:
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} is not on this node")
         future = self._future.get(partition)
         if future is not None and future.directory is not directory:
-            self._moves.pop(partition, None)
             self._store.abandon_future(partition)
+            self._give_up(partition)
         if self._current[partition].directory is directory:
             return
         if partition not in self._future:
@@ -120,25 +130,52 @@ class LogMoves:
         cut = store.truncate_fully_and_start_at if fully else store.truncate_to
         self._attempt(partition, now_ms, lambda at, now: cut(at, offset, now, is_future=True))
 
+    def target_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return where a replica is being moved to; None if it stays."""
+        future = self._future.get(partition)
+        return None if future is None or partition not in self._moves else future.directory
+
+    def go_on(self, partition: TopicPartition) -> bool:
+        """Ask again whether a log may swap; return whether it waits for that."""
+        is_waiting = partition in self._waiting
+        self._waiting.discard(partition)
+        return is_waiting
+
     # From time to time.
 
     def next_deadline_ms(self) -> int:
-        if all(self._is_flushing(partition) for partition in self._moves):
+        if not any(self._is_due(partition) for partition in self._moves):
             return NEVER_MS
         return self.copies_from_ms() or AT_ONCE_MS
 
     def tick(self, now_ms: int) -> list[Work]:
         """Copy a piece, or end a move; return what is to be done in threads before that."""
         work: list[Work] = []
+        self._look_at_waiting()
         if self._moves and self.copies_from_ms() is not None:
             return work
         for partition in list(self._moves):
-            if self._is_flushing(partition):
+            if not self._is_due(partition):
                 continue
             self._moves[partition] = self._moves.pop(partition)  # the others first
             self._attempt(partition, now_ms, lambda at, now: work.extend(self._step(at, now)))
             break
         return work
+
+    def _look_at_waiting(self) -> None:
+        """Give up moves that cannot end any more."""
+        for partition in list(self._waiting):
+            logs = (self._current.get(partition), self._future.get(partition))
+            if not all(each is not None and each.directory.is_online for each in logs):
+                self._give_up(partition)
+
+    def _give_up(self, partition: TopicPartition) -> None:
+        self._waiting.discard(partition)
+        if self._moves.pop(partition, None) is not None:
+            self.on_given_up(partition)
+
+    def _is_due(self, partition: TopicPartition) -> bool:
+        return partition not in self._waiting and not self._is_flushing(partition)
 
     def _is_flushing(self, partition: TopicPartition) -> bool:
         future = self._future.get(partition)
@@ -154,12 +191,12 @@ class LogMoves:
         try:
             step(partition, now_ms)
         except ApiError:  # a directory is offline; the next start resumes
-            self._moves.pop(partition, None)
+            self._give_up(partition)
         except CorruptionError as error:
-            self._moves.pop(partition, None)
             self._store.report(f"{partition} cannot be moved: {error}")
             with suppress(ApiError):
                 self._store.abandon_future(partition)
+            self._give_up(partition)
 
     def _step(self, partition: TopicPartition, now_ms: int) -> list[Work]:
         current, future = self._current.get(partition), self._future.get(partition)
@@ -173,6 +210,10 @@ class LogMoves:
             self._moves[partition] = flushes + 1
             work = self._store.plan_flush(partition, is_future=True)
             return [] if work is None else [work]
+        directory_id = future.directory.directory_id
+        if directory_id is not None and not self.may_swap(partition, directory_id):
+            self._waiting.add(partition)
+            return []
         self._finish(partition, current, future, now_ms)
         return []
 

@@ -12,6 +12,7 @@ from odradek.client.admin.configs import ConfigResource
 from odradek.client.admin.log_dirs import TopicPartitionReplica
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
+from odradek.storage.log import Log
 from tests.simulation.replicas.three_nodes import ThreeNodes, three_nodes
 
 T = TypeVar("T")
@@ -131,3 +132,71 @@ def test_a_broker_with_all_its_directories_cordoned_gets_no_replicas() -> None:
         nodes.run(nodes.send(b"goes on", acks="all"))
         cordon(nodes, "")
         nodes.run(nodes.create("given", [1, 2]))
+
+
+# Moves between directories.
+
+
+def other(directory: str) -> str:
+    return {"/data": "/more", "/more": "/data"}[directory]
+
+
+def known_folder(nodes: ThreeNodes, node_id: int, topic: str) -> str:
+    """Return where the controller has a replica."""
+    partition = nodes.partition(topic)
+    assert partition is not None
+    by_id = {
+        each.directory_id: str(each.path) for each in nodes.node(node_id).broker.store.directories
+    }
+    return by_id.get(partition.directory_of(node_id), "unknown")
+
+
+def test_the_controller_knows_where_a_replica_moves_before_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with three_nodes(log_dirs=DIRECTORIES) as nodes:
+        at = TopicPartitionReplica("orders", 0, 1)
+        nodes.wait_until(lambda: known_folder(nodes, 1, "orders") != "unknown")
+        before = folder_of(nodes, 1, "orders")
+        known_at_swap: list[str] = []
+        replicas = nodes.node(1).broker.replicas
+        swapped = replicas.on_log_moved
+
+        def on_log_moved(at: TopicPartition, log: Log) -> None:
+            known_at_swap.append(known_folder(nodes, 1, "orders"))
+            swapped(at, log)
+
+        monkeypatch.setattr(replicas, "on_log_moved", on_log_moved)
+        with monkeypatch.context() as held:
+            held.setattr(DirectoryAssignments, "_send_in", lambda _self, _seconds: None)
+            moves = {at: other(before)}
+            nodes.run(ask(nodes, lambda admin: admin.alter_replica_log_dirs(moves))).unwrap()
+            nodes.world.run_for(10)
+            nodes.run(nodes.send(b"meanwhile", acks="all"))
+            assert folder_of(nodes, 1, "orders") == known_folder(nodes, 1, "orders") == before
+        nodes.machines[1].sim.spawn(send_assignments(nodes))
+        nodes.wait_until(lambda: folder_of(nodes, 1, "orders") == other(before))
+        assert known_at_swap == [other(before)]
+        nodes.world.run_for(5)
+        assert known_folder(nodes, 1, "orders") == other(before)
+        nodes.run(nodes.send(b"after", acks="all"))
+        assert nodes.run(nodes.read_all()) == [b"meanwhile", b"after"]
+        assert nodes.isr() == {1, 2, 3}
+
+
+def test_a_move_that_is_called_off_is_so_for_the_controller_too() -> None:
+    """It is called off when the controller has decided and the log has not swapped yet."""
+    with three_nodes(log_dirs=DIRECTORIES) as nodes:
+        at = TopicPartitionReplica("orders", 0, 1)
+        nodes.wait_until(lambda: known_folder(nodes, 1, "orders") != "unknown")
+        before = folder_of(nodes, 1, "orders")
+        broker = nodes.node(1).broker
+        with pytest.MonkeyPatch.context() as held:
+            held.setattr(broker, "on_directory_known", lambda _at: None)
+            there, back = {at: other(before)}, {at: before}
+            nodes.run(ask(nodes, lambda admin: admin.alter_replica_log_dirs(there))).unwrap()
+            nodes.wait_until(lambda: known_folder(nodes, 1, "orders") == other(before))
+            nodes.run(ask(nodes, lambda admin: admin.alter_replica_log_dirs(back))).unwrap()
+        nodes.wait_until(lambda: known_folder(nodes, 1, "orders") == before)
+        assert folder_of(nodes, 1, "orders") == before
+        nodes.run(nodes.send(b"after", acks="all"))

@@ -410,3 +410,46 @@ def check_after(disk: SimulatedDisk, flushed: int) -> None:
     store.close(1)
     disk.crash()
     assert values(current(open_store(disk, seed=2))) == [*found, b"after"]
+
+
+def test_a_log_swaps_when_it_may_with_what_came_meanwhile() -> None:
+    store = store_with(new_disk(), 20)
+    asked: list[tuple[TopicPartition, object]] = []
+
+    def may_swap(partition: TopicPartition, directory_id: object) -> bool:
+        asked.append((partition, directory_id))
+        return len(asked) > 1
+
+    store.moves.may_swap = may_swap
+    start(store)
+    for _ in range(100):
+        step(store)
+    assert asked == [(T0, store.directories[1].directory_id)], "it is asked once"
+    assert store.moves.next_deadline_ms() > 10**15, "and nobody polls"
+    assert store.moves.target_of(T0) is store.directories[1]
+    for number in range(20, 40):
+        add(store, number)
+    assert current(store).folder == A / "t-0"
+    assert store.moves.go_on(T0)
+    finish(store)
+    assert (current(store).folder, values(current(store))) == (B / "t-0", numbers(40))
+    assert not store.moves.go_on(T0)
+
+
+@pytest.mark.parametrize("how", ["the directory fails", "it is deleted", "it goes back"])
+def test_a_move_that_waits_ends_when_it_cannot_go_on(how: str) -> None:
+    store = store_with(new_disk(), 20)
+    given_up: list[TopicPartition] = []
+    store.moves.may_swap = lambda _partition, _directory: False
+    store.moves.on_given_up = given_up.append
+    start(store)
+    for _ in range(100):
+        step(store)
+    if how == "it is deleted":
+        store.delete(T0)
+    elif how == "it goes back":
+        start(store, slot=0)
+    else:
+        store.directories[1].fail(OSError(errno.EIO, "Input/output error"))
+    step(store)
+    assert (given_up, len(store.moves)) == ([T0], 0)
