@@ -12,13 +12,14 @@ from click.testing import CliRunner
 
 from odradek.cli.main import main
 from odradek.core.ids import Uuid
-from tests.cluster.flavours import Kafka, Odradek, address
+from tests.cluster.asking import create_until_done, describe_quorum
+from tests.cluster.flavours import Flavour, Kafka, Odradek, address
 from tests.cluster.processes import Cluster, ClusterNode, wait_until
 from tests.interop.cluster.kafka_tools import KafkaTools
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.usefixtures("kafka_libs")]
 
-FIRST, SECOND, ABSENT = 1, 2, 3
+FIRST, SECOND, ABSENT, BROKER = 1, 2, 3, 11
 ROLES = {FIRST: "broker,controller", SECOND: "controller", ABSENT: "controller"}
 OTHER = "AAAAAAAAAAAAAAAAAAAAAQ"
 CONFIGS = {"controller.quorum.request.timeout.ms": "15000"}  # of a change, too, with its commit
@@ -89,8 +90,8 @@ def story(cluster: Cluster, run: Run) -> list[Said]:
     return told
 
 
-def by_ours(cluster: Cluster) -> Run:
-    servers = ("--bootstrap-server", cluster.nodes[FIRST].bootstrap_servers)
+def by_ours(cluster: Cluster, asked: int = FIRST) -> Run:
+    servers = ("--bootstrap-server", cluster.nodes[asked].bootstrap_servers)
 
     def run(*arguments: str) -> Said:
         result = CliRunner().invoke(main, ["metadata-quorum", *servers, *arguments])
@@ -126,3 +127,38 @@ def test_voters_are_added_and_removed_alike(tools: KafkaTools, tmp_path: Path) -
     assert [code for code, *_ in expected] == [1, 0, 1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1]
     for name, told in stories.items():
         assert told == expected, name
+
+
+@pytest.mark.parametrize("first", ["odradek", "kafka"])
+def test_a_controller_of_the_other_kind_gets_a_vote_and_takes_over(
+    first: str, tmp_path: Path
+) -> None:
+    kinds: dict[int, Flavour] = {FIRST: Odradek(), SECOND: Kafka(), BROKER: Odradek()}
+    if first == "kafka":
+        kinds |= {FIRST: Kafka(), SECOND: Odradek()}
+    roles = {FIRST: "controller", SECOND: "controller", BROKER: "broker"}
+    with Cluster(
+        tmp_path,
+        roles,
+        kinds,
+        quorum="dynamic",
+        configs=CONFIGS,
+        is_relayed=False,
+        first_voters=(FIRST,),
+    ) as cluster:
+        cluster.start()
+        broker, node = cluster.nodes[BROKER], cluster.nodes[FIRST]
+        run = by_ours(cluster, BROKER)
+        create_until_done(broker, "before", [BROKER])
+        config = ("--command-config", str(cluster.nodes[SECOND].properties))
+        wait_until(lambda: run(*config, "add-controller")[0] == 0, f"{SECOND} votes")
+        run("remove-controller", "-i", str(FIRST), "-d", directory_id(node))
+
+        def has_taken_over() -> bool:
+            found = describe_quorum(broker)
+            return found is not None and (found.leader_id, found.voters) == (SECOND, {SECOND})
+
+        wait_until(has_taken_over, f"{SECOND} leads alone")
+        create_until_done(broker, "after", [BROKER])
+        node.stop()
+        create_until_done(broker, "at-last", [BROKER])
