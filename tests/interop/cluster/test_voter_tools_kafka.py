@@ -156,7 +156,7 @@ def test_a_controller_of_the_other_kind_gets_a_vote_and_takes_over(
 
         def has_taken_over() -> bool:
             found = describe_quorum(broker)
-            return found is not None and (found.leader_id, found.voters) == (SECOND, {SECOND})
+            return found is not None and (found.leader_id, *found.voters) == (SECOND, SECOND)
 
         wait_until(has_taken_over, f"{SECOND} leads alone")
         create_until_done(broker, "after", [BROKER])
