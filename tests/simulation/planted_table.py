@@ -32,8 +32,8 @@ class Row(NamedTuple):
 
 
 TABLE: Final = (
-    Row(1, "high watermark moves on append", Where.DATA, "1 commits on append", 3),
-    Row(2, "min.insync.replicas not looked at", Where.DATA, "2 commits under min ISR", 3),
+    Row(1, "high watermark moves on append", Where.DATA, "1 commits on append", 12),
+    Row(2, "min.insync.replicas not looked at", Where.DATA, "2 commits under min ISR", 12),
     Row(3, "follower cuts at its high watermark", Where.DATA, "3 cuts at the high watermark", 12),
     Row(4, "vote not durable", Where.QUORUM, "4 a vote is not durable", 12),
     Row(4, "two votes in an epoch", Where.QUORUM, "4 two votes in an epoch", 30),
@@ -50,7 +50,7 @@ TABLE: Final = (
         Where.STORY,
         "replication/test_replication_stories.py::a_fetch_of_an_earlier_run_arrives",
     ),
-    Row(7, "leavers do not count", Where.DATA, "7 shrinks at once", 3),
+    Row(7, "leavers do not count", Where.DATA, "7 shrinks at once", 12),
     Row(
         8,
         "older partition epochs applied",
@@ -66,7 +66,7 @@ TABLE: Final = (
     Row(14, "old epochs committed by count", Where.QUORUM, "14 old epochs by count", 12),
     Row(15, "no entry for a new epoch", Where.REPLICATION, "15 no entry for a new epoch", 100),
     Row(16, "unfenced without catch-up", Where.NODES, "16 unfenced too early", 12),
-    Row(17, "coordinator reads uncommitted state", Where.DATA, "17 answers uncommitted", 6),
+    Row(17, "coordinator reads uncommitted state", Where.DATA, "17 answers uncommitted", 24),
     Row(
         18,
         "markers forgotten on failover",
@@ -80,7 +80,7 @@ TABLE: Final = (
         "recreated topic keeps the old log",
         Where.DATA,
         "20 keeps the log of a deleted topic",
-        6,
+        24,
     ),
     Row(21, "voters change twice at once", Where.VOTERS, "21 two changes of voters", 18),
     Row(22, "removed leader counts itself", Where.VOTERS, "22 a removed leader counts", 12),
@@ -89,7 +89,7 @@ TABLE: Final = (
         "leader's high watermark taken as it is",
         Where.DATA,
         "23 takes the leader's high watermark",
-        3,
+        12,
     ),
     Row(
         24,

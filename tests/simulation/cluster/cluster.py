@@ -113,6 +113,7 @@ class Cluster:
         """Return what a topic has for ``min.insync.replicas``."""
         return 1
 
+    has_data_traffic = False
     is_flushed = False
     """Whether what is committed is synced (``flush.messages=1``): no loss of power takes it."""
 

@@ -23,7 +23,12 @@ from odradek.testing.anomalies import (
 from odradek.testing.simulation import SimNode, World
 from tests.simulation.cluster.cluster import HEAL_SECONDS_MAX, START_SECONDS_MAX, Cluster
 from tests.simulation.cluster.data_admin import DataAdministrator
-from tests.simulation.cluster.data_faults import COORDINATOR, DATA_KINDS, DATA_LEADER
+from tests.simulation.cluster.data_faults import (
+    COORDINATOR,
+    DATA_KINDS,
+    DATA_LEADER,
+    FLUSHED_KINDS,
+)
 from tests.simulation.cluster.data_workload import (
     AGAIN,
     KEYS,
@@ -73,6 +78,8 @@ NOT_RELIED_ON: Final = ("loose-", "again-")
 
 
 class DataCluster(Cluster):
+    has_data_traffic = True
+
     def __init__(self, world: World, **options: Any) -> None:
         options.setdefault("storm_seconds", DATA_STORM_SECONDS)
         options.setdefault("faults", DATA_FAULTS)
@@ -113,7 +120,7 @@ class DataCluster(Cluster):
             only=only,
             seconds=self._storm_seconds,
             victims=(DATA_LEADER, DATA_LEADER, COORDINATOR),
-            kinds_of=DATA_KINDS,
+            kinds_of=FLUSHED_KINDS if self.is_flushed else DATA_KINDS,
         )
 
     def find_role(self, name: str) -> str | None:

@@ -186,6 +186,9 @@ class Nemesis:
         loop = sim.loop
         loop.round_seconds, sim.clock.step_us = fault.amount, _STEP_US
         self._cluster.flood(fault.duration)
+        if self._cluster.has_data_traffic:
+            # Its brokers' requests wait behind each other then, and some sessions end.
+            self._mark(fault, *self._cluster.machines)
 
         def undo() -> None:
             loop.round_seconds, sim.clock.step_us = 0.0, 0

@@ -167,15 +167,15 @@ def cut_to_deleted_start(patch: pytest.MonkeyPatch) -> None:
 KILLS: Final = ("kill", "isolate", "pause")
 CUTS: Final = ("kill", "isolate", "power", "cut")
 DATA_BUGS: Final = (
-    Bug("1 commits on append", commit_on_append, "data", None, 3),
-    Bug("2 commits under min ISR", commit_under_min_isr, "data", None, 3),
+    Bug("1 commits on append", commit_on_append, "data", None, 12),
+    Bug("2 commits under min ISR", commit_under_min_isr, "data", None, 12),
     Bug("3 cuts at the high watermark", cut_at_high_watermark, "data", None, 12, KILLS, True),
-    Bug("7 shrinks at once", shrink_at_once, "data", None, 3, ("cut", "pause", "isolate", "slow")),
+    Bug("7 shrinks at once", shrink_at_once, "data", None, 12, ("cut", "pause", "isolate", "slow")),
     Bug("10 shows what is written", show_what_is_written, "data", None, 12, is_dear=True),
     Bug("13 stays eligible", keep_in_elr, "data", None, 60, ("power", "kill"), True),
-    Bug("17 answers uncommitted", answer_uncommitted, "data", None, 6, KILLS),
-    Bug("20 keeps the log of a deleted topic", keep_log_of_deleted_topic, "data", None, 6),
-    Bug("23 takes the leader's high watermark", take_leaders_high_watermark, "data", None, 3),
+    Bug("17 answers uncommitted", answer_uncommitted, "data", None, 24, KILLS),
+    Bug("20 keeps the log of a deleted topic", keep_log_of_deleted_topic, "data", None, 24),
+    Bug("23 takes the leader's high watermark", take_leaders_high_watermark, "data", None, 12),
 )
 NOT_FOUND: Final = (
     Bug("5 joins before the epoch start", join_before_epoch_start, "data", None, 16, KILLS),

@@ -101,6 +101,8 @@ class _Truth:
         self.written: dict[tuple[int, int], tuple[Batch, Batch | None]] = {}
         """By offset and epoch: the batch there, and the one before it."""
         self.committed: list[Batch] = []
+        self.committed_in: list[int] = []
+        """The epoch of the leader that committed each of them."""
         self.committed_end = 0
         self.start_offset = 0
         self.unclean_epoch = 0
@@ -197,7 +199,7 @@ class ReplicaOracle:
                 if mirror.leads[0] < truth.unclean_epoch:
                     self._note_loss(partition)
                 else:
-                    self._commit(truth, mirror, log.high_watermark, where)
+                    self._commit(truth, mirror, log.high_watermark, where, mirror.leads[0])
             mirror.leads = None
             return
         self._check_leader(machine, partition, leadership, truth, mirror, where)
@@ -317,7 +319,7 @@ class ReplicaOracle:
                     f"min.insync.replicas are {least}"
                 )
             self._check_reach(partition, leadership, truth, mirror, where)
-            self._commit(truth, mirror, high_watermark, where)
+            self._commit(truth, mirror, high_watermark, where, epoch)
         mirror.in_sync = in_sync
 
     def _check_election(
@@ -338,7 +340,8 @@ class ReplicaOracle:
         end = truth.committed_end
         if any(later > epoch for later in truth.began):
             # It learns late that it was elected, and its successors committed meanwhile.
-            known = [each for each in known if each.epoch <= epoch]
+            pairs = zip(truth.committed, truth.committed_in, strict=True)
+            known = [each for each, by in pairs if each.base_offset >= start and by < epoch]
             end = known[-1].next_offset if known else start
         own = mirror.between(start, end)
         if own != known:
@@ -377,7 +380,7 @@ class ReplicaOracle:
         truth.unclean_epoch = partition.leader_epoch
         if kept < len(truth.committed):
             self._note_loss(partition)
-        del truth.committed[kept:]
+        del truth.committed[kept:], truth.committed_in[kept:]
         truth.committed_end = truth.committed[-1].next_offset if truth.committed else 0
 
     def _note_loss(self, partition: Partition) -> None:
@@ -420,11 +423,12 @@ class ReplicaOracle:
         topic = None if image is None else image.topics_by_id.get(partition.topic_id)
         return None if topic is None else topic.partitions.get(partition.key.partition)
 
-    def _commit(self, truth: _Truth, mirror: _Mirror, end: int, where: str) -> None:
+    def _commit(self, truth: _Truth, mirror: _Mirror, end: int, where: str, epoch: int) -> None:
         for batch in mirror.between(truth.committed_end, end):
             if truth.committed and batch.base_offset < truth.committed[-1].next_offset:
                 raise ViolationError(f"{where}: {batch} overlaps {truth.committed[-1]}")
             truth.committed.append(batch)
+            truth.committed_in.append(epoch)
         truth.committed_end = end
         self.reached["commits"] += 1
 
