@@ -13,5 +13,4 @@ COORDINATOR: Final = "@coordinator"
 
 DATA_KINDS: Final = {name: each for name, each in KINDS.items() if name != "power-all"}
 FLUSHED_KINDS: Final = KINDS
-"""Where all is flushed, all machines may lose their power at once. Otherwise that takes what Kafka
-takes, too, and which of it is allowed is not settled (seed 1123 at fd2becc: two duplicates)."""
+"""Where all is flushed, all machines may lose their power at once."""
