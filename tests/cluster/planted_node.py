@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
-from odradek.broker.fetchers import Fetcher
+from odradek.broker.fetcher import Fetcher
 from odradek.broker.partition import Outcome, Partition
 from odradek.cli.main import main
 from odradek.coordinator.result import Result

@@ -5,12 +5,14 @@ not know whether the controller is in the same process or on another node.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.broker.context import Answer, RequestContext
 from odradek.core.errors import ApiError
 from odradek.protocol.message import Message
-from odradek.wire.connection import Versions
+
+if TYPE_CHECKING:
+    from odradek.wire.connection import Versions
 
 Then = Callable[[Message], None]
 Failed = Callable[[ApiError], None]
@@ -24,7 +26,7 @@ class ControllerPort(Protocol):
         """
 
     @property
-    def versions(self) -> Versions | None:
+    def versions(self) -> "Versions | None":
         """What the active controller speaks, if it is another node's and that is known."""
 
     def ask(

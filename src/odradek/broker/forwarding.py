@@ -14,7 +14,7 @@ UNKNOWN_SERVER_ERROR.
 import logging
 from functools import partial
 from ipaddress import ip_address
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.broker.context import PENDING, Answer, ForwardedContext, RequestContext
 from odradek.broker.controller_port import Failed, Then
@@ -28,7 +28,9 @@ from odradek.protocol.message import Message
 from odradek.protocol.refusals import refusal
 from odradek.protocol.versioned import encode_versioned
 from odradek.quorum.active_controller import Caller, ControllerChannel
-from odradek.wire.connection import Versions
+
+if TYPE_CHECKING:
+    from odradek.wire.connection import Versions
 
 _log: Final = logging.getLogger("odradek.forwarding")
 _NO_ADDRESS: Final = bytes(4)
@@ -51,7 +53,7 @@ class ForwardedRequest(EnvelopeRequest):
 
 class ForwardingChannel(ControllerChannel, Protocol):
     @property
-    def versions(self) -> Versions | None:
+    def versions(self) -> "Versions | None":
         """What the active controller speaks, if it is another node's and that is known."""
 
 
@@ -77,7 +79,7 @@ class ForwardingController:
         return PENDING
 
     @property
-    def versions(self) -> Versions | None:
+    def versions(self) -> "Versions | None":
         return self._channel.versions
 
     def ask(

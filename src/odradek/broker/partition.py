@@ -22,13 +22,12 @@ Benchmark: ``bench/node.py``.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from odradek.broker.metrics.traffic import TopicTraffic
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.records.batch import HEADER_BYTES, parse_header
-from odradek.replication.following import Following, Progress
 from odradek.replication.leadership import (
     Enough,
     FindBroker,
@@ -44,6 +43,9 @@ from odradek.storage.log_store import LogStore
 from odradek.storage.opening import Budget, OpeningDeferredError
 from odradek.storage.producer_state import AppendOrigin
 from odradek.storage.validation import ValidBatch, WritableBuffer
+
+if TYPE_CHECKING:
+    from odradek.replication.following import Following, Progress
 
 WAITERS_MAX: Final = 100_000
 """Requests that may wait for one partition's commits; further ones are answered as timed out."""
@@ -188,6 +190,8 @@ class Partition:
         """
         self.resign(leader_epoch)
         if self.following is None:
+            from odradek.replication.following import Following  # a node that is alone needs none
+
             backoff_ms = self._ports.fetch_backoff_ms
             self.following = Following(self.log, leader_id, leader_epoch, backoff_ms)
             return True
@@ -504,7 +508,7 @@ class Partition:
             self._ports.propose(self, proposal)
 
     def append_as_follower(
-        self, records: Buffer, progress: Progress, leader_epoch: int, now_ms: int
+        self, records: Buffer, progress: "Progress", leader_epoch: int, now_ms: int
     ) -> None:
         """Append what the leader has sent, and follow its watermark and log start.
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from odradek.core.config import BrokerConfig
 from odradek.metadata.image import ClusterImage
-from odradek.wire.lane import Address, Lane, LaneSettings
 
 if TYPE_CHECKING:
+    from odradek.wire.lane import Address, Lane, LaneSettings
     from odradek.wire.peer_security import PeerSecurity
 
 
@@ -27,8 +27,10 @@ class Peers:
         self._random = random
         self._security: PeerSecurity | None = None
 
-    def open_lane(self, purpose: str, broker_id: int, settings: LaneSettings) -> Lane:
+    def open_lane(self, purpose: str, broker_id: int, settings: "LaneSettings") -> "Lane":
         """Return a lane to a broker, with the security of the listener; the caller closes it."""
+        from odradek.wire.lane import Lane  # a broker that is alone needs none
+
         if self._security is None:
             from odradek.wire.peer_security import peer_security  # with all that TLS needs
 
@@ -41,7 +43,7 @@ class Peers:
             self._random,
         )
 
-    def find_address(self, broker_id: int) -> Address | None:
+    def find_address(self, broker_id: int) -> "Address | None":
         """Return where a broker listens for other brokers; None if it is not there."""
         broker = self._image().brokers.get(broker_id)
         if broker is None or broker.fenced:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.forwarding import ForwardedRequest
 from odradek.control.controller_apis import ControllerApis
@@ -16,9 +16,11 @@ from odradek.quorum.active_controller import (
     Caller,
     ChannelSettings,
     Leadership,
-    RemoteController,
 )
-from odradek.wire.lane import LaneSettings
+
+if TYPE_CHECKING:
+    from odradek.quorum.remote_controller import RemoteController
+    from odradek.wire.lane import LaneSettings
 
 _APIS: Final = {f"{api.name}Request": api for api in ALL_APIS}
 FORWARDING_IN_FLIGHT_MAX: Final = 10
@@ -31,11 +33,14 @@ class ControllerAccess:
         self,
         config: BrokerConfig,
         leadership: Leadership,
-        lanes: LaneSettings,
+        lanes: "Callable[[], LaneSettings]",
         random: Random,
         apis: ControllerApis | None,
     ) -> None:
-        """``apis`` are those of the controller in this process, if there is one."""
+        """``lanes`` gives the settings of lanes, when the first is needed.
+
+        ``apis`` are those of the controller in this process, if there is one.
+        """
         self._config = config
         self._leadership = leadership
         self._lanes = lanes
@@ -47,10 +52,18 @@ class ControllerAccess:
         self, purpose: str, *, repeats_lost: bool, timeout_ms: int, in_flight_max: int = 1
     ) -> ActiveController:
         try_timeout_ms = self._config.integer("controller.socket.timeout.ms")
-        lanes = replace(self._lanes, in_flight_max=in_flight_max, request_timeout_ms=try_timeout_ms)
+
+        def make_remote() -> "RemoteController":
+            from odradek.quorum.remote_controller import RemoteController  # with all of lanes
+
+            lanes = replace(
+                self._lanes(), in_flight_max=in_flight_max, request_timeout_ms=try_timeout_ms
+            )
+            return RemoteController(purpose, self._leadership, lanes, self._random)
+
         channel = ActiveController(
             self._leadership,
-            RemoteController(purpose, self._leadership, lanes, self._random),
+            make_remote,
             ChannelSettings(
                 repeats_lost=repeats_lost, timeout_ms=timeout_ms, try_timeout_ms=try_timeout_ms
             ),

@@ -8,9 +8,9 @@ open its logs. Stopped in the reverse one.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker import node_events
 from odradek.broker.broker_server import BrokerServer
@@ -44,15 +44,16 @@ from odradek.quorum.metadata_snapshots import read_bootstrap
 from odradek.quorum.node_ports import NodePorts
 from odradek.quorum.quorum_listener import LeaderAndEpoch, QuorumListener
 from odradek.quorum.quorum_settings import QuorumSettings
-from odradek.quorum.raft_channel import RaftLanes
-from odradek.quorum.raft_channel_port import ChannelOwner
+from odradek.quorum.raft_channel_port import ChannelOwner, RaftChannel
 from odradek.raft.messages import ReplicaKey
 from odradek.storage.disk import Disk, OsDisk
 from odradek.storage.flush_plan import FlushPlan
 from odradek.storage.log_dir_files import read_meta_properties
 from odradek.storage.log_directory import LogDirectory, open_directories
 from odradek.storage.space_reserve import ReservedDisk
-from odradek.wire.lane import LaneSettings
+
+if TYPE_CHECKING:
+    from odradek.wire.lane import LaneSettings
 
 STOP_GRACE_MS: Final = 5_000
 WORKERS_MAX: Final = 4
@@ -233,11 +234,14 @@ class Node(QuorumListener):
 
     def _make_access(self) -> ControllerAccess:
         apis = None if self._controller is None else self._controller.apis
-        return ControllerAccess(
-            self.config, self.metadata, self._lane_settings(), self.ports.random, apis
-        )
+        lanes = cache(self._lane_settings)
+        if self.config.controller_listener_names:
+            lanes()  # certificates that cannot be read are refused at the start
+        return ControllerAccess(self.config, self.metadata, lanes, self.ports.random, apis)
 
-    def _lane_settings(self) -> LaneSettings:
+    def _lane_settings(self) -> "LaneSettings":
+        from odradek.wire.lane import LaneSettings  # a node that is alone needs none
+
         config = self.config
         timeout_ms = config.integer("controller.quorum.request.timeout.ms")
         names = config.controller_listener_names
@@ -328,7 +332,9 @@ class Node(QuorumListener):
             make_channel=self._make_raft_channel,
         )
 
-    def _make_raft_channel(self, owner: ChannelOwner) -> RaftLanes:
+    def _make_raft_channel(self, owner: ChannelOwner) -> RaftChannel:
+        from odradek.quorum.raft_channel import RaftLanes  # a voter that is alone needs none
+
         return RaftLanes(owner, self._lane_settings(), self.ports.random)
 
     async def stop(self) -> None:

@@ -21,15 +21,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.protocol.apis import Api
 from odradek.protocol.message import Message, Struct
-from odradek.quorum.raft_requests import LeaderAddress
+from odradek.quorum.raft_channel_port import LeaderAddress
 from odradek.wire.backoff import Backoff
-from odradek.wire.connection import Versions
-from odradek.wire.lane import Address, Lane, LaneError, LaneFailure, LaneSettings
+
+if TYPE_CHECKING:
+    from odradek.quorum.remote_controller import RemoteController
+    from odradek.wire.connection import Versions
+    from odradek.wire.lane import LaneError
 
 
 class Caller(NamedTuple):
@@ -96,41 +99,6 @@ class ChannelSettings:
     asks_max: int = 1_000
 
 
-class RemoteController:
-    """The controller of another process, over a lane to the leader's controller listener."""
-
-    def __init__(
-        self, name: str, leadership: Leadership, settings: LaneSettings, random: Random
-    ) -> None:
-        self._leadership = leadership
-        self._lane = Lane(name, self._find_address, settings, random)
-
-    def send(
-        self,
-        request: Message,
-        then: Callable[[Message], None],
-        failed: Callable[[LaneError], None],
-        timeout_ms: int,
-    ) -> None:
-        self._lane.send(request, then, failed, timeout_ms)
-
-    @property
-    def versions(self) -> Versions | None:
-        """What the controller speaks, while there is a connection to it."""
-        return self._lane.versions
-
-    def on_leader_changed(self) -> None:
-        """Give up what is with an earlier leader."""
-        self._lane.on_address_changed()
-
-    def close(self) -> None:
-        self._lane.close()
-
-    def _find_address(self) -> Address | None:
-        leader = self._leadership.find_leader_address()
-        return None if leader is None else (leader.host, leader.port)
-
-
 class _Ask:
     """A request without an answer. A try begins when the one before has failed."""
 
@@ -155,13 +123,15 @@ class ActiveController:
     def __init__(
         self,
         leadership: Leadership,
-        remote: RemoteController,
+        make_remote: Callable[[], "RemoteController"],
         settings: ChannelSettings,
         random: Random,
         local: LocalController | None = None,
     ) -> None:
+        """``make_remote`` is called once, when another node is first asked: most never are."""
         self._leadership = leadership
-        self._remote = remote
+        self._make_remote = make_remote
+        self._remote: RemoteController | None = None
         self._local = local
         self._settings = settings
         self._backoff = Backoff(settings.backoff_ms, settings.backoff_max_ms, random)
@@ -177,12 +147,12 @@ class ActiveController:
         return len(self._asks)
 
     @property
-    def versions(self) -> Versions | None:
+    def versions(self) -> "Versions | None":
         """What the active controller speaks, if it is another node's and that is known."""
         is_local = (
             self._local is not None and self._leadership.leader_id == self._leadership.node_id
         )
-        return None if is_local else self._remote.versions
+        return None if is_local or self._remote is None else self._remote.versions
 
     def ask(
         self,
@@ -211,7 +181,8 @@ class ActiveController:
         if self._is_closed:
             return
         self._backoff.reset()
-        self._remote.on_leader_changed()
+        if self._remote is not None:
+            self._remote.on_leader_changed()
         self._try_waiting()
 
     def close(self) -> None:
@@ -222,7 +193,8 @@ class ActiveController:
                 timer.cancel()
         self._asks.clear()
         self._waiting.clear()
-        self._remote.close()
+        if self._remote is not None:
+            self._remote.close()
 
     def _try(self, ask: _Ask) -> None:
         leader_id = self._leadership.leader_id
@@ -237,6 +209,8 @@ class ActiveController:
         left_ms = int((ask.deadline - asyncio.get_running_loop().time()) * 1000)
         timeout_ms = max(min(left_ms, self._settings.try_timeout_ms), 0)
         failed = partial(self._on_failed, ask)
+        if self._remote is None:
+            self._remote = self._make_remote()
         self._remote.send(ask.request, then, failed, timeout_ms)
 
     def _on_answer(self, ask: _Ask, answer: Message) -> None:
@@ -249,10 +223,10 @@ class ActiveController:
         self._end(ask)
         ask.then(answer)
 
-    def _on_failed(self, ask: _Ask, error: LaneError) -> None:
+    def _on_failed(self, ask: _Ask, error: "LaneError") -> None:
         if ask not in self._asks:
             return
-        if error.failure is LaneFailure.UNSUPPORTED:
+        if error.is_unsupported:
             self._end(ask)
             ask.failed(ApiError(ErrorCode.UNSUPPORTED_VERSION, str(error)))
         elif error.was_sent and not self._settings.repeats_lost:

@@ -22,7 +22,7 @@ from odradek.quorum.metadata_log_view import MetadataLogView
 from odradek.quorum.metadata_snapshots import LoadedSnapshot, MetadataSnapshots
 from odradek.quorum.metadata_upkeep import MetadataLogConfig
 from odradek.quorum.quorum_history import QuorumHistory
-from odradek.quorum.voter_messages import voters_to_record
+from odradek.quorum.voters_record import voters_to_record
 from odradek.raft.driver import AppendedVoters
 from odradek.raft.hard_state import HardState
 from odradek.raft.messages import OffsetAndEpoch

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import PurePath
 from random import Random
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from odradek.core.clock import Clock, Instant
 from odradek.core.config import Address
@@ -34,24 +34,17 @@ from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.metadata.record_versions import VersionedRecord
 from odradek.metadata.snapshots import QuorumRecords
 from odradek.protocol.generated.control_records import VotersRecord
-from odradek.protocol.generated.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-)
 from odradek.protocol.message import Message
 from odradek.quorum.committed_loader import CommittedLoader, RunSteps
 from odradek.quorum.metadata_batch import MetadataBatch
 from odradek.quorum.metadata_log import MetadataLog
 from odradek.quorum.metadata_upkeep import MetadataUpkeep, Run
 from odradek.quorum.peer_addresses import PeerAddresses
-from odradek.quorum.quorum_description import QuorumView, nodes_by_config, nodes_by_log
 from odradek.quorum.quorum_listener import LeaderAndEpoch, NotLeaderError, QuorumListener
 from odradek.quorum.quorum_settings import QuorumSettings
 from odradek.quorum.quorum_times import QuorumTimes
-from odradek.quorum.raft_channel_port import MakeChannel, RaftChannel
+from odradek.quorum.raft_channel_port import LeaderAddress, MakeChannel, RaftChannel, Sender
 from odradek.quorum.raft_ports import CallLater, Flush, RaftPorts
-from odradek.quorum.raft_requests import LeaderAddress, Sender
-from odradek.quorum.raft_service import RaftService, Reply
 from odradek.raft.driver import RaftDriver
 from odradek.raft.leader import Leader
 from odradek.raft.messages import QuorumError, ReplicaKey, Request, Response
@@ -64,6 +57,13 @@ from odradek.storage.log import Log
 from odradek.storage.log_directory import DirectoryRefusedError
 from odradek.storage.log_work import release_files
 from odradek.storage.recovery_loss import OnLoss
+
+if TYPE_CHECKING:
+    from odradek.protocol.generated.describe_quorum import (
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+    )
+    from odradek.quorum.raft_service import RaftService, Reply
 
 STOP_LEADING_MS: Final = 5_000
 """How long a leader that stops waits for its successor, as Kafka's."""
@@ -111,7 +111,7 @@ class MetadataQuorum:
         self._addresses = PeerAddresses(self.settings)
         self._channel: RaftChannel | None = None
         self._listeners: list[QuorumListener] = []
-        self._service = RaftService(self)
+        self._service: RaftService | None = None
         self.times = QuorumTimes()
         self.is_started = False
         self._is_over = False  # failed, or closed
@@ -178,7 +178,7 @@ class MetadataQuorum:
         self._ports = RaftPorts(
             store,
             self._loader,
-            self._service,
+            self._find_service,
             self.settings,
             clock=self._clock,
             call_later=self._call_later,
@@ -266,7 +266,8 @@ class MetadataQuorum:
     def _end(self) -> None:
         self._is_over = True
         self._ports.stop_timer()
-        self._service.close()
+        if self._service is not None:
+            self._service.close()
         self._store.snapshots.drop_part()
         if self._channel is not None:
             self._channel.close()
@@ -387,7 +388,9 @@ class MetadataQuorum:
         address = self._addresses.find(leader_id)
         return address and LeaderAddress(leader_id, *address)
 
-    def describe(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
+    def describe(self, request: "DescribeQuorumRequest", version: int) -> "DescribeQuorumResponse":
+        from odradek.quorum.quorum_description import QuorumView, nodes_by_config, nodes_by_log
+
         role, voters = self._driver.node.role, self.voters
         nodes = (
             nodes_by_config(self.voter_ids, self.settings)
@@ -449,14 +452,14 @@ class MetadataQuorum:
 
     # Messages.
 
-    def handle(self, request: Message, version: int, reply: Reply) -> None:
+    def handle(self, request: Message, version: int, reply: "Reply") -> None:
         """Answer a request of the quorum that came in on a controller's listener."""
-        self._service.handle(request, version, reply)
+        self._find_service().handle(request, version, reply)
 
     @property
     def pending_count(self) -> int:
         """How many requests of others wait for an answer."""
-        return self._service.pending_count
+        return 0 if self._service is None else self._service.pending_count
 
     def step_request(self, request: Request) -> None:
         if not self._is_over:
@@ -472,6 +475,15 @@ class MetadataQuorum:
 
     def on_leader_address(self, leader: LeaderAddress) -> None:
         self._addresses.on_leader(leader)
+
+    def _find_service(self) -> "RaftService":
+        if self._service is None:
+            from odradek.quorum.raft_service import RaftService  # a voter that is alone needs none
+
+            self._service = RaftService(self)
+            if self._is_over:
+                self._service.close()
+        return self._service
 
     def _find_channel(self) -> RaftChannel:
         if self._channel is None:

@@ -10,7 +10,7 @@ from typing import Final
 from odradek.core.config import Address
 from odradek.protocol.generated.control_records import VotersRecord
 from odradek.quorum.quorum_settings import QuorumSettings
-from odradek.quorum.raft_requests import LeaderAddress
+from odradek.quorum.raft_channel_port import LeaderAddress
 
 BOOTSTRAP_ID_FIRST: Final = -2
 """Ids go down from here: -1 is Kafka's word for no replica."""

@@ -12,7 +12,7 @@ from odradek.core.errors import CorruptionError
 from odradek.core.ids import ZERO_UUID
 from odradek.metadata.snapshots import QuorumRecords
 from odradek.protocol.generated.control_records import VotersRecord
-from odradek.quorum.voter_messages import details_of
+from odradek.quorum.voters_record import details_of
 from odradek.raft.driver import AppendedVoters
 from odradek.raft.messages import ReplicaKey
 from odradek.raft.voter_history import VoterHistory

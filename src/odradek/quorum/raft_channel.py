@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 from odradek.core.errors import CorruptionError, ErrorCode
 from odradek.core.event import Event
 from odradek.protocol.message import Message
-from odradek.quorum.raft_channel_port import ChannelOwner
-from odradek.quorum.raft_requests import LeaderAddress, request_to_wire
+from odradek.quorum.raft_channel_port import ChannelOwner, LeaderAddress
+from odradek.quorum.raft_requests import request_to_wire
 from odradek.quorum.raft_responses import leader_address_in, response_from_wire
 from odradek.quorum.voter_messages import unsupported_update
 from odradek.raft.messages import (

@@ -1,11 +1,26 @@
 """Between a quorum and the way to its other members; ``raft_channel`` has the real one."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from odradek.core.config import Address
-from odradek.quorum.raft_requests import LeaderAddress, Sender
-from odradek.raft.messages import Request, Response
+from odradek.raft.messages import Request, Response, VoterEndpoint
+
+
+class LeaderAddress(NamedTuple):
+    """What a message says about where the leader listens."""
+
+    leader_id: int
+    host: str
+    port: int
+
+
+class Sender(NamedTuple):
+    """What a node puts into all requests that it sends."""
+
+    cluster_id: str
+    endpoints: tuple[VoterEndpoint, ...]
+    fetch_max_bytes: int
 
 
 class RaftChannel(Protocol):

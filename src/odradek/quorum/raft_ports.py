@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from odradek.core.clock import Clock
 from odradek.core.errors import CorruptionError
@@ -21,7 +21,6 @@ from odradek.quorum.metadata_upkeep import Run
 from odradek.quorum.quorum_history import voter_set
 from odradek.quorum.quorum_settings import QuorumSettings
 from odradek.quorum.raft_channel_port import RaftChannel
-from odradek.quorum.raft_service import RaftService
 from odradek.raft.driver import AppendedVoters, RaftDriver
 from odradek.raft.hard_state import HardState
 from odradek.raft.messages import OffsetAndEpoch, Request, Response
@@ -29,6 +28,9 @@ from odradek.raft.ready import AppendLeaderChange, AppendVoters, FetchRead, Role
 from odradek.raft.voters import VoterSet
 from odradek.storage.disk import Buffer
 from odradek.storage.flush_plan import FlushPlan
+
+if TYPE_CHECKING:
+    from odradek.quorum.raft_service import RaftService
 
 _logger: Final = logging.getLogger("odradek.quorum")
 
@@ -45,7 +47,7 @@ class RaftPorts:
         self,
         log: MetadataLog,
         loader: CommittedLoader,
-        service: RaftService,
+        find_service: "Callable[[], RaftService]",
         settings: QuorumSettings,
         *,
         clock: Clock,
@@ -58,7 +60,7 @@ class RaftPorts:
         """``guard`` calls something and turns what it raises into the failure of the node."""
         self._log = log
         self._loader = loader
-        self._service = service
+        self._find_service = find_service
         self._settings = settings
         self._clock = clock
         self._call_later = call_later
@@ -184,20 +186,20 @@ class RaftPorts:
         self._find_channel().send(target, request)
 
     def reply(self, response: Response) -> None:
-        self._service.reply(response)
+        self._find_service().reply(response)
 
     def reply_with_records(self, read: FetchRead) -> None:
-        wanted = self._service.bytes_max(read.response.correlation_id)
+        wanted = self._find_service().bytes_max(read.response.correlation_id)
         bytes_max = min(wanted, self._settings.fetch_max_bytes)
         records = self._log.read(read.fetch_offset, max(bytes_max, 0))
-        self._service.reply(replace(read.response, records=records))
+        self._find_service().reply(replace(read.response, records=records))
 
     def reply_with_piece(self, read: SnapshotRead) -> None:
         bytes_max = min(read.max_bytes, self._settings.raft.fetch_snapshot_max_bytes)
         data = self._log.snapshots.read_piece(
             read.snapshot_id, read.position, bytes_max, self._clock.now_ms()
         )
-        self._service.reply(replace(read.response, data=data))
+        self._find_service().reply(replace(read.response, data=data))
 
     # Time, and the state machine on top.
 

@@ -8,7 +8,7 @@ partition (an empty one once crashed Kafka's controllers, CVE-2026-83525).
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import ZERO_UUID, Uuid
@@ -23,6 +23,7 @@ from odradek.protocol.generated import (
     vote,
 )
 from odradek.protocol.message import Message
+from odradek.quorum.raft_channel_port import LeaderAddress, Sender
 from odradek.quorum.voter_messages import (
     add_from_wire,
     add_to_wire,
@@ -44,7 +45,6 @@ from odradek.raft.messages import (
     ReplicaKey,
     Request,
     UpdateVoterRequest,
-    VoterEndpoint,
     VoteRequest,
 )
 
@@ -54,22 +54,6 @@ PARTITION: Final = 0
 CANDIDATES_MAX: Final = 99
 
 T = TypeVar("T")
-
-
-class LeaderAddress(NamedTuple):
-    """What a message says about where the leader listens."""
-
-    leader_id: int
-    host: str
-    port: int
-
-
-class Sender(NamedTuple):
-    """What a node puts into all requests that it sends."""
-
-    cluster_id: str
-    endpoints: tuple[VoterEndpoint, ...]
-    fetch_max_bytes: int
 
 
 # Requests out.

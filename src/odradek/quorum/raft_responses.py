@@ -18,12 +18,8 @@ from odradek.protocol.generated import (
     vote,
 )
 from odradek.protocol.message import Message
-from odradek.quorum.raft_requests import (
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
-    PARTITION,
-    LeaderAddress,
-)
+from odradek.quorum.raft_channel_port import LeaderAddress
+from odradek.quorum.raft_requests import METADATA_TOPIC, METADATA_TOPIC_ID, PARTITION
 from odradek.quorum.voter_messages import (
     add_response_from_wire,
     known_error,

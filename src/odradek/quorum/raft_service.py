@@ -18,7 +18,8 @@ from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.event import Event
 from odradek.protocol.generated import describe_quorum
 from odradek.protocol.message import Message
-from odradek.quorum.raft_requests import LeaderAddress, leader_named_by, request_from_wire
+from odradek.quorum.raft_channel_port import LeaderAddress
+from odradek.quorum.raft_requests import leader_named_by, request_from_wire
 from odradek.quorum.raft_responses import Leader, refusal_to_wire, response_to_wire
 from odradek.raft.config import PARKED_FETCHES_MAX
 from odradek.raft.messages import FetchRequest, QuorumError, Request, Response

@@ -17,12 +17,6 @@ from odradek.protocol.generated import (
     remove_raft_voter,
     update_raft_voter,
 )
-from odradek.protocol.generated.control_records import (
-    Endpoint,
-    KRaftVersionFeature,
-    VotersRecord,
-    VotersRecordVoter,
-)
 from odradek.protocol.message import Message
 from odradek.raft.messages import (
     AddVoterRequest,
@@ -36,48 +30,12 @@ from odradek.raft.messages import (
     VoterDetails,
     VoterEndpoint,
 )
-from odradek.raft.voters import VoterSet
 from odradek.wire.connection import SOFTWARE_NAME, SOFTWARE_VERSION
 
 KRAFT_VERSION: Final = "kraft.version"
 _EPOCH_UNKNOWN: Final = -1
 _TIMEOUT_MS: Final = 30_000  # of AddRaftVoter, which no leader looks at
 _INT16: Final = range(1 << 15)
-
-
-# Records.
-
-
-def details_of(voter: VotersRecordVoter) -> VoterDetails:
-    versions = voter.k_raft_version_feature
-    return VoterDetails(
-        tuple(VoterEndpoint(each.name, each.host, each.port) for each in voter.endpoints),
-        versions.min_supported_version,
-        versions.max_supported_version,
-    )
-
-
-def voters_to_record(voters: VoterSet) -> VotersRecord:
-    return VotersRecord(
-        voters=[
-            _voter_to_record(each, voters.details.get(each.id, VoterDetails()))
-            for each in voters.voters
-        ]
-    )
-
-
-def _voter_to_record(key: ReplicaKey, details: VoterDetails) -> VotersRecordVoter:
-    return VotersRecordVoter(
-        voter_id=key.id,
-        voter_directory_id=key.directory_id or ZERO_UUID,
-        endpoints=[
-            Endpoint(name=each.name, host=each.host, port=each.port) for each in details.endpoints
-        ],
-        k_raft_version_feature=KRaftVersionFeature(
-            min_supported_version=details.kraft_version_min,
-            max_supported_version=details.kraft_version_max,
-        ),
-    )
 
 
 # Requests out.

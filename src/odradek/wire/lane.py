@@ -66,6 +66,10 @@ class LaneError(KafkaError):
     def retriable(self) -> bool:  # type: ignore[override]  # a class attribute in the base
         return self.failure not in (LaneFailure.UNSUPPORTED, LaneFailure.CLOSED)
 
+    @property
+    def is_unsupported(self) -> bool:
+        return self.failure is LaneFailure.UNSUPPORTED
+
 
 Then = Callable[[Message], None]
 Failed = Callable[[LaneError], None]

@@ -24,7 +24,8 @@ from odradek.protocol.generated.api_versions import (
 )
 from odradek.protocol.message import Message
 from odradek.protocol.versioned import decode_metadata
-from odradek.quorum.raft_requests import Sender, request_to_wire
+from odradek.quorum.raft_channel_port import Sender
+from odradek.quorum.raft_requests import request_to_wire
 from odradek.quorum.raft_responses import leader_address_in, response_from_wire
 from odradek.raft.messages import (
     FetchRequest,

@@ -15,7 +15,8 @@ from odradek.protocol.framing import open_request, open_response
 from odradek.protocol.generated import broker_heartbeat, envelope, fetch, update_raft_voter
 from odradek.protocol.generated.principal import DefaultPrincipalData
 from odradek.protocol.versioned import decode_versioned
-from odradek.quorum.raft_requests import Sender, request_from_wire, request_to_wire
+from odradek.quorum.raft_channel_port import Sender
+from odradek.quorum.raft_requests import request_from_wire, request_to_wire
 from odradek.quorum.raft_responses import leader_address_in, response_from_wire, response_to_wire
 from odradek.raft.messages import VoterEndpoint
 from tests.interop.clients.confluent import Confluent

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -17,11 +18,12 @@ from odradek.protocol.generated.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from odradek.quorum.active_controller import ActiveController, ChannelSettings, RemoteController
+from odradek.quorum.active_controller import ActiveController, ChannelSettings
 from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.quorum.quorum_listener import LeaderAndEpoch, QuorumListener
 from odradek.quorum.quorum_settings import QuorumSettings
 from odradek.quorum.raft_channel import RaftLanes
+from odradek.quorum.remote_controller import RemoteController
 from odradek.raft.messages import ReplicaKey
 from odradek.storage.disk import OsDisk
 from odradek.wire.lane import LaneSettings
@@ -63,7 +65,7 @@ class Broker(QuorumListener):
             settings=settings,
             make_channel=lambda owner: RaftLanes(owner, LANES, Random(2)),
         )
-        remote = RemoteController("heartbeat", self.quorum, LANES, Random(3))
+        remote = partial(RemoteController, "heartbeat", self.quorum, LANES, Random(3))
         times = ChannelSettings(repeats_lost=True, timeout_ms=5_000)
         self.channel = ActiveController(self.quorum, remote, times, Random(4))
         self.life = LifecycleDriver(

@@ -13,7 +13,8 @@ from odradek.core.ids import Uuid
 from odradek.metadata import ClusterImage
 from odradek.protocol.generated import fetch, metadata_records
 from odradek.protocol.message import Message
-from odradek.quorum.raft_requests import Sender, request_to_wire
+from odradek.quorum.raft_channel_port import Sender
+from odradek.quorum.raft_requests import request_to_wire
 from odradek.raft.messages import (
     FetchRequest,
     FetchResponse,

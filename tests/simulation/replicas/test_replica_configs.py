@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.fetchers import Fetcher
+from odradek.broker.fetcher import Fetcher
 from odradek.client.errors import KafkaError
 from tests.simulation.replicas.three_nodes import ThreeNodes, three_nodes
 

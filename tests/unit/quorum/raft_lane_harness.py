@@ -16,12 +16,8 @@ from odradek.protocol.framing import frame_response
 from odradek.protocol.generated.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.protocol.message import Message
 from odradek.quorum.raft_channel import RaftLanes
-from odradek.quorum.raft_requests import (
-    LeaderAddress,
-    Sender,
-    leader_named_by,
-    request_from_wire,
-)
+from odradek.quorum.raft_channel_port import LeaderAddress, Sender
+from odradek.quorum.raft_requests import leader_named_by, request_from_wire
 from odradek.quorum.raft_responses import response_to_wire
 from odradek.raft.config import RaftConfig
 from odradek.raft.driver import AppendedVoters, RaftDriver

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import cast
 
@@ -23,9 +24,9 @@ from odradek.quorum.active_controller import (
     ChannelSettings,
     ControllerChannel,
     LocalController,
-    RemoteController,
 )
-from odradek.quorum.raft_requests import LeaderAddress
+from odradek.quorum.raft_channel_port import LeaderAddress
+from odradek.quorum.remote_controller import RemoteController
 from odradek.testing.simulation import World
 from odradek.wire.lane import LaneSettings
 from tests.unit.wire.lane_harness import ALLOCATE, PORT, Peer, number
@@ -85,7 +86,7 @@ class Asker:
         self.world = world
         self.node = world.add_node("asker")
         self.known = Known()
-        remote = RemoteController("test", self.known, lane, Random(1))
+        remote = partial(RemoteController, "test", self.known, lane, Random(1))
         self.channel = ActiveController(self.known, remote, settings, Random(2), local)
         self.answers: list[int] = []
         self.errors: list[tuple[int, ApiError]] = []

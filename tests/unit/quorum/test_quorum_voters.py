@@ -8,7 +8,7 @@ from odradek.core.errors import ErrorCode
 from odradek.metadata.snapshots import QuorumRecords
 from odradek.protocol.generated import add_raft_voter, remove_raft_voter
 from odradek.protocol.message import Message
-from odradek.quorum.voter_messages import voters_to_record
+from odradek.quorum.voters_record import voters_to_record
 from odradek.raft.messages import VoterEndpoint
 from tests.unit.quorum.quorum_members import (
     CLUSTER_ID,

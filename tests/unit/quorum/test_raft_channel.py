@@ -10,7 +10,7 @@ from odradek.protocol.generated.update_raft_voter import UpdateRaftVoterRequest
 from odradek.protocol.generated.vote import VoteResponse
 from odradek.protocol.message import Message
 from odradek.quorum import raft_channel
-from odradek.quorum.raft_requests import LeaderAddress
+from odradek.quorum.raft_channel_port import LeaderAddress
 from odradek.quorum.raft_responses import response_to_wire
 from odradek.raft.messages import (
     FetchRequest,

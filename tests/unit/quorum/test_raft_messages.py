@@ -8,13 +8,8 @@ from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.core.ids import Uuid
 from odradek.protocol.generated import fetch, fetch_snapshot, vote
 from odradek.protocol.message import Message
-from odradek.quorum.raft_requests import (
-    LeaderAddress,
-    Sender,
-    leader_named_by,
-    request_from_wire,
-    request_to_wire,
-)
+from odradek.quorum.raft_channel_port import LeaderAddress, Sender
+from odradek.quorum.raft_requests import leader_named_by, request_from_wire, request_to_wire
 from odradek.quorum.raft_responses import (
     leader_address_in,
     refusal_to_wire,

@@ -21,7 +21,7 @@ from odradek.protocol.generated.update_features import (
     UpdateFeaturesResponse,
 )
 from odradek.quorum.initial_voters import find_controller_listener
-from odradek.quorum.voter_messages import voters_to_record
+from odradek.quorum.voters_record import voters_to_record
 
 
 def handle(context: ControlContext, request: UpdateFeaturesRequest) -> None:
