@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 
 class BrokerState(IntEnum):
@@ -16,8 +16,7 @@ class BrokerState(IntEnum):
     SHUTTING_DOWN = 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifecycleSettings:
+class LifecycleSettings(NamedTuple):
     heartbeat_interval_ms: int = 2_000  # broker.heartbeat.interval.ms
     registration_ms_max: int = 60_000  # initial.broker.registration.timeout.ms
     directory_failure_ms_max: int = 30_000  # log.dir.failure.timeout.ms

@@ -19,8 +19,7 @@ node would write to its disk for ever for nobody.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from odradek.control.controller_host import ControllerHost, Planned
 from odradek.controller import Controller
@@ -41,8 +40,7 @@ class Timer(Protocol):
 CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeriodicSettings:
+class PeriodicSettings(NamedTuple):
     """Intervals in milliseconds; 0 switches off."""
 
     session_timeout_ms: int = 9_000

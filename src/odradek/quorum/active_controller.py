@@ -18,7 +18,6 @@ all fails it at once with UNSUPPORTED_VERSION. All other answers are the caller'
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -86,8 +85,7 @@ It replies always: with NOT_CONTROLLER if it is not active, or ceases to be.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelSettings:
+class ChannelSettings(NamedTuple):
     repeats_lost: bool
     """Whether a request that may have been carried out is sent again."""
     timeout_ms: int

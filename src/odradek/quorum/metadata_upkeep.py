@@ -9,9 +9,8 @@ counted anew from each start, bytes from the newest snapshot.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.core.clock import Clock
 from odradek.core.event import Event
@@ -27,8 +26,7 @@ Run = Callable[[Callable[[], None], Callable[[BaseException | None], None]], Non
 """Runs work on a thread; then calls back on the owner's thread with what it raised, or None."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataLogConfig:
+class MetadataLogConfig(NamedTuple):
     """The configs ``metadata.log.*`` and ``metadata.max.*``, with Kafka's defaults."""
 
     segment_bytes: int = 1_073_741_824

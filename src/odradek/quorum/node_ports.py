@@ -5,9 +5,8 @@ well: a node uses the running one, and a simulated loop has the same methods.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.core.clock import Clock
 from odradek.net.network import Network
@@ -30,8 +29,7 @@ MakeWorkers = Callable[[int, str], Workers]
 """Makes as many workers at most, with a name for people who look at threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodePorts:
+class NodePorts(NamedTuple):
     clock: Clock
     random: Random
     disk: Disk

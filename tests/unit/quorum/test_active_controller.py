@@ -1,7 +1,7 @@
 """Asking the active controller while it moves: local and remote, lost, cut off, not there."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import cast
@@ -242,7 +242,7 @@ def test_a_hung_leader_loses_its_asks_to_the_controller_of_this_process(world: W
 
 def test_an_answer_after_the_deadline_is_dropped(world: World) -> None:
     local = Local(is_holding=True)
-    peer, asker = Peer(world), Asker(world, replace(SETTINGS, timeout_ms=5_000), local)
+    peer, asker = Peer(world), Asker(world, SETTINGS._replace(timeout_ms=5_000), local)
     asker.lead(OWN_ID)
     asker.ask(1)
     world.run_until(lambda: bool(local.held), 5)
@@ -260,7 +260,7 @@ def test_an_answer_after_the_deadline_is_dropped(world: World) -> None:
 def test_what_may_have_been_done_is_repeated_only_by_consent(
     world: World, repeats_lost: bool
 ) -> None:
-    peer, asker = Peer(world), Asker(world, replace(SETTINGS, repeats_lost=repeats_lost))
+    peer, asker = Peer(world), Asker(world, SETTINGS._replace(repeats_lost=repeats_lost))
     peer.is_holding = True
     asker.lead(1, "peer")
     asker.ask(1)
@@ -278,7 +278,7 @@ def test_what_may_have_been_done_is_repeated_only_by_consent(
 
 
 def test_what_was_not_sent_is_tried_again_without_consent(world: World) -> None:
-    peer, asker = Peer(world), Asker(world, replace(SETTINGS, repeats_lost=False))
+    peer, asker = Peer(world), Asker(world, SETTINGS._replace(repeats_lost=False))
     peer.stop()
     asker.lead(1, "peer")
     asker.ask(1)
@@ -291,7 +291,7 @@ def test_what_was_not_sent_is_tried_again_without_consent(world: World) -> None:
 
 @pytest.mark.parametrize(("source", "target"), [("asker", "peer"), ("peer", "asker")])
 def test_a_cut_one_way_ends_by_time_and_heals(world: World, source: str, target: str) -> None:
-    settings = replace(SETTINGS, timeout_ms=9_000, try_timeout_ms=2_000)
+    settings = SETTINGS._replace(timeout_ms=9_000, try_timeout_ms=2_000)
     peer, asker = Peer(world), Asker(world, settings)
     asker.lead(1, "peer")
     asker.ask(1)
@@ -311,7 +311,7 @@ def test_a_cut_one_way_ends_by_time_and_heals(world: World, source: str, target:
 
 
 def test_a_leader_that_does_not_answer_one_try_is_tried_again(world: World) -> None:
-    peer, asker = Peer(world), Asker(world, replace(SETTINGS, try_timeout_ms=2_000))
+    peer, asker = Peer(world), Asker(world, SETTINGS._replace(try_timeout_ms=2_000))
     peer.is_holding = True
     asker.lead(1, "peer")
     asker.ask(1)
@@ -322,7 +322,7 @@ def test_a_leader_that_does_not_answer_one_try_is_tried_again(world: World) -> N
     assert peer.numbers == [1, 1]
 
 
-SLOW = replace(SETTINGS, backoff_ms=5_000, backoff_max_ms=5_000)
+SLOW = SETTINGS._replace(backoff_ms=5_000, backoff_max_ms=5_000)
 
 
 def test_a_new_leader_ends_the_back_off(world: World) -> None:
@@ -348,7 +348,7 @@ def test_asks_keep_their_order_while_they_wait(world: World) -> None:
 
 
 def test_nothing_is_sent_for_a_caller_who_has_an_error(world: World) -> None:
-    peer, asker = Peer(world), Asker(world, replace(SETTINGS, timeout_ms=2_000))
+    peer, asker = Peer(world), Asker(world, SETTINGS._replace(timeout_ms=2_000))
     asker.lead(1, "peer")
     asker.ask(0)
     asker.until_ended(1)
@@ -371,7 +371,7 @@ def test_an_api_that_the_controller_does_not_know_fails_at_once(world: World) ->
 
 
 def test_asks_have_a_limit(world: World) -> None:
-    asker = Asker(world, replace(SETTINGS, asks_max=2))
+    asker = Asker(world, SETTINGS._replace(asks_max=2))
     asker.ask(1, 2, 3)
     asker.until_ended(1)
     assert asker.codes() == [(3, TIMED_OUT)]
@@ -399,7 +399,7 @@ def test_each_ask_ends_once_however_the_leader_moves(seed: int) -> None:
     with World(seed) as world:
         local = Local()
         peers = [Peer(world, name) for name in ("one", "two")]
-        asker = Asker(world, replace(SETTINGS, timeout_ms=9_000, try_timeout_ms=2_000), local)
+        asker = Asker(world, SETTINGS._replace(timeout_ms=9_000, try_timeout_ms=2_000), local)
         random = world.random("faults")
         value = 0
         while world.now < 60:
