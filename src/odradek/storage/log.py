@@ -31,7 +31,7 @@ from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from odradek.storage.log_read import ReadResult, read_segments
 from odradek.storage.offset_index import RELATIVE_OFFSET_MAX
 from odradek.storage.opening import Budget
-from odradek.storage.producer_replay import apply_appended, read_marker, replay
+from odradek.storage.producer_replay import apply_appended, read_marker, recall_duplicate, replay
 from odradek.storage.producer_state import AppendOrigin, BatchMetadata, ProducerStates
 from odradek.storage.scan import check_replica_batches
 from odradek.storage.segment import DELETED_SUFFIX, Segment
@@ -141,9 +141,17 @@ class Log:
                 if duplicate is not None:
                     return _duplicate_result(duplicate)
             marker = read_marker(batch, header)
-            self.producer_states.check(
-                header, origin, marker, transaction_version=transaction_version
-            )
+            try:
+                self.producer_states.check(
+                    header, origin, marker, transaction_version=transaction_version
+                )
+            except ApiError as error:
+                if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    raise
+                duplicate = recall_duplicate(self.producer_states, self.segments, header)
+                if duplicate is None:
+                    raise
+                return _duplicate_result(duplicate)
         return self._append_valid(batch, header, marker, leader_epoch, now_ms)
 
     def _append_valid(

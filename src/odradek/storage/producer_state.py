@@ -31,13 +31,17 @@ marker, so a marker with the last epoch is a late one. Two are let through: when
 open it is sent again because the answer was lost, and epoch 32767 cannot be raised. Kafka no longer
 uses DUPLICATE_SEQUENCE_NUMBER (46): a batch that is older than the last five gets 45.
 
+A snapshot has only the last batch of each producer. A producer whose answers were lost in a restart
+sends the batches before it again; refused with 45 it would raise its epoch and write them twice, as
+it does with Kafka. So before such a refusal the log looks them up, once (``recall_duplicate``).
+
 A transaction is *undecided* until its marker is applied and *unstable* until the high watermark has
 passed the marker. Readers of committed data stop at the first unstable offset.
 
 Benchmark: ``tests/unit/storage/test_producer_state_cost.py``.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from operator import attrgetter
 from pathlib import PurePath
@@ -104,6 +108,7 @@ class ProducerState:
 
     __slots__ = (
         "_batches",
+        "_is_cut",
         "coordinator_epoch",
         "current_txn_first_offset",
         "last_seen_ms",
@@ -122,6 +127,7 @@ class ProducerState:
         # (first sequence, offset delta, first offset, timestamp), oldest first. A list of plain
         # tuples of the header's own ints: a deque takes 0.6 KB, a tuple with names 0.3 µs.
         self._batches: list[tuple[int, int, int, int]] = []
+        self._is_cut = False  # it comes from a snapshot, and the log may have batches before these
 
     @property
     def batches(self) -> list[BatchMetadata]:
@@ -165,6 +171,7 @@ class ProducerState:
             first = NO_SEQUENCE if last < 0 else (last - delta) & _SEQUENCE_MASK
             state.last_sequence = last
             state._batches.append((first, delta, entry.last_offset - delta, entry.timestamp))
+            state._is_cut = first > 0
         return state
 
 
@@ -279,6 +286,31 @@ class ProducerStates:
                 return _metadata(*batch)
         return None
 
+    def recall_before(self, header: BatchHeader) -> int | None:
+        """Return the offset before which the log may hold this batch without it being known here.
+
+        None: it does not.
+        """
+        state = self._producers.get(header.producer_id)
+        if state is None or not state._is_cut or state.producer_epoch != header.producer_epoch:
+            return None
+        return state._batches[0][2]
+
+    def recall(self, producer_id: int, earlier: Sequence[BatchHeader]) -> None:
+        """Take note of batches, oldest first, that are in the log before those that are known.
+
+        Only as many are kept as would be known without the restart, and only without a gap.
+        """
+        state = self._producers[producer_id]
+        state._is_cut = False
+        batches = state._batches
+        for header in reversed(earlier):
+            next_sequence = (header.base_sequence + header.last_offset_delta + 1) & _SEQUENCE_MASK
+            if len(batches) == BATCHES_MAX or next_sequence != batches[0][0]:
+                break
+            first, delta = header.base_sequence, header.last_offset_delta
+            batches.insert(0, (first, delta, header.base_offset, header.max_timestamp))
+
     def check(
         self,
         header: BatchHeader,
@@ -346,6 +378,7 @@ class ProducerStates:
             state.producer_epoch = epoch
             state.last_sequence = NO_SEQUENCE
             state._batches.clear()
+            state._is_cut = False
         state.last_timestamp = timestamp = header.max_timestamp
         state.last_seen_ms = timestamp if timestamp > now_ms else now_ms
         if marker is not None:

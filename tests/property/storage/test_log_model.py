@@ -59,6 +59,8 @@ class LogMachine(RuleBasedStateMachine):
         self.now_ms = BASE_TIME_MS
         self.epoch = 0
         self.producer_epoch = self.sequence = 0
+        # (sequence, values, offset) of the batches of the producer's epoch
+        self.sent: list[tuple[int, list[bytes], int]] = []
         # What the checkpoint files would say: they are written after the fact.
         self.recovery_point = 0
         self.log_start_offset = 0
@@ -105,8 +107,26 @@ class LogMachine(RuleBasedStateMachine):
             result = self.log.append_as_leader(batch, leader_epoch=self.epoch, now_ms=self.now_ms)
             assert result.base_offset == len(self.model)
         assert result.is_duplicate == again
+        self.sent.append((self.sequence, values, len(self.model)))
         self._remember(values)
         self.sequence += count
+
+    @rule(data=st.data())
+    def send_again(self, data: st.DataObject) -> None:
+        """One of a producer's last five batches is known, however often the node was started."""
+        there = [each for each in self.sent[-5:] if each[2] >= self.log.log_start_offset]
+        if not there:
+            return
+        sequence, values, offset = data.draw(st.sampled_from(there))
+        batch = make_batch(
+            values,
+            timestamp=self.now_ms,
+            producer_id=7,
+            producer_epoch=self.producer_epoch,
+            base_sequence=sequence,
+        )
+        result = self.log.append_as_leader(batch, leader_epoch=self.epoch, now_ms=self.now_ms)
+        assert (result.base_offset, result.is_duplicate) == (offset, True)
 
     @rule(values=VALUES, count=st.integers(1, 3))
     def replicate(self, values: list[bytes], count: int) -> None:
@@ -159,6 +179,7 @@ class LogMachine(RuleBasedStateMachine):
         # The producer cannot know what is left of its batches: it starts over.
         self.producer_epoch += 1
         self.sequence = 0
+        self.sent.clear()
         del self.model[offset:]
         self.ends = [end for end in self.ends if end < offset] + [offset]
 
