@@ -11,7 +11,6 @@ from odradek.client.consumer.records import AnyRecord
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition
 from odradek.metadata.image import ClusterImage
-from odradek.records.batch import parse_header
 from odradek.testing.anomalies import (
     Event,
     Isolation,
@@ -254,42 +253,12 @@ class DataCluster(Cluster):
         self.oracle.reached.update(self.replica_oracle.reached)
         if self._has_lost():
             self.oracle.reached["histories with losses"] += 1
-        elif report.bad and not (
-            self._are_of_two_epochs(report) or self._are_stale_reads(report, history)
-        ):
+        elif report.bad and not self._are_stale_reads(report, history):
             raise ViolationError(str(report))
 
     def _has_lost(self) -> bool:
         """Whether something may be missing that clients or coordinators rely on."""
         return any(not each.startswith(NOT_RELIED_ON) for each in self.replica_oracle.losses)
-
-    def _are_of_two_epochs(self, report: Report) -> bool:
-        """Whether all that is wrong are records that a producer sent again in another epoch.
-
-        As with Kafka: a broker that restarts has from its snapshot only the last batch of each
-        producer. An earlier one that is sent again, as its answer was lost, is out of order there,
-        and the producer goes on in a new epoch (KIP-360), in which nothing was sent before.
-        """
-        for each in report.bad:
-            if each.kind is not Kind.DUPLICATE or each.key is None:
-                return False
-            place = each.message.rsplit(f" is at {each.key} ", 1)[1]
-            senders = {self._sender_of(each.key, int(offset)) for offset in place.split(", ")}
-            if len({producer_id for producer_id, _ in senders}) > 1 or len(senders) < 2:
-                return False
-        self.oracle.reached["sent again in another epoch"] += 1
-        return True
-
-    def _sender_of(self, key: TopicPartition, offset: int) -> tuple[int, int]:
-        """Return producer id and epoch of a record that all replicas have."""
-        partition = next(
-            partition
-            for machine in self.machines.values()
-            for partition in self.replica_oracle.partitions_of(machine)
-            if partition.key == key
-        )
-        header = parse_header(partition.log.read(offset, bytes_max=1).records)
-        return header.producer_id, header.producer_epoch
 
     def _are_stale_reads(self, report: Report, history: Sequence[Event]) -> bool:
         """Whether all that is wrong are offsets from a coordinator that was none any more.
