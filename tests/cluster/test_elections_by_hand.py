@@ -105,9 +105,8 @@ def test_an_unclean_election_says_what_is_lost(cluster: Cluster) -> None:
     done = "Successfully completed leader election (UNCLEAN) for partitions unclean-{}-0"
     assert said[:2] == [done.format(0), done.format(1)]
     assert said[2:] == [
-        f"unclean-1-0: broker {second.id} leads, whose log ends at offset 1; what broker "
-        f"{first.id}, which was in sync, had from there on is lost; how much that is stands in "
-        "the log of that broker when it is back"
+        f"unclean-1-0: broker {second.id} leads; its log ends at offset 1; records that broker "
+        f"{first.id}, last in sync, has after that are lost, too: its log will show how many"
     ]
 
 

@@ -3,7 +3,7 @@
 How fast is a matter of the broker (``leader.replication.throttled.rate``,
 ``follower.replication.throttled.rate``, ``replica.alter.log.dirs.io.max.bytes.per.second``), which
 replicas is one of the topic (``leader.replication.throttled.replicas`` and the follower's). Where
-no replica is throttled nothing is counted and nobody asks.
+no replica is throttled, nothing is counted or looked up.
 """
 
 from collections.abc import Callable, Iterable

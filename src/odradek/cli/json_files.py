@@ -1,6 +1,6 @@
 """The JSON files that tools read: partitions with offsets, topics to move, elections.
 
-What is wrong with a file is said in the words of Kafka's tools, as far as they have words for it.
+Errors in a file are reported in the words of Kafka's tools, as far as they have words for it.
 """
 
 import json
@@ -21,7 +21,7 @@ def read_file(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        ToolError: It cannot be read, or nobody writes so much by hand.
+        ToolError: It cannot be read, or is larger than any file written by hand.
     """
     try:
         if path.stat().st_size > FILE_BYTES_MAX:

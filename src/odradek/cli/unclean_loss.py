@@ -75,23 +75,26 @@ async def losses(
 def describe_loss(key: TopicPartition, before: Leaderless, leader: int) -> str:
     """Say what is lost with a leader that was not in sync; -1 if it is not known who leads."""
     if leader == NO_LEADER:
-        return f"{key}: a leader was elected; it cannot be told yet who it is"
+        return f"{key}: a leader was elected, but brokers do not report yet which one"
     end = before.ends.get(leader)
     if end is None:
-        return f"{key}: broker {leader} leads; it did not say where its log ends"
-    parts = [f"{key}: broker {leader} leads, whose log ends at offset {end}"]
+        return f"{key}: broker {leader} leads; it did not report where its log ends"
+    parts = [f"{key}: broker {leader} leads; its log ends at offset {end}"]
     longest = max(before.ends, key=lambda node_id: before.ends[node_id])
     if before.ends[longest] > end:
         count = before.ends[longest] - end
-        parts.append(f"{count} records and more are lost: broker {longest} has them")
+        parts.append(f"{count} records or more are lost, which broker {longest} has")
     absent = [each for each in _last_in_sync(before.partition) if each not in before.ends]
     if absent:
-        names = f"broker{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}"
-        verb = "were" if len(absent) > 1 else "was"
-        parts.append(
-            f"what {names}, which {verb} in sync, had from there on is lost; how much that is "
-            "stands in the log of that broker when it is back"
+        is_one = len(absent) == 1
+        names = ", ".join(map(str, absent))
+        has = (
+            f"broker {names}, last in sync, has"
+            if is_one
+            else f"brokers {names}, last in sync, have"
         )
+        logs = "its log" if is_one else "their logs"
+        parts.append(f"records that {has} after that are lost, too: {logs} will show how many")
     return "; ".join(parts)
 
 
