@@ -32,6 +32,17 @@ ARCHIVES = ["clean", "crashed", "damaged", "magic0", "magic1", "recovered"]
 UNCLEAN = {"crashed", "damaged"}
 
 
+_opened: list[Log] = []
+
+
+@pytest.fixture(autouse=True)
+def close_logs() -> Iterator[None]:
+    """Hundreds of descriptors otherwise; py4j's select takes none above 1,023."""
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
 def manifest(name: str) -> dict[str, GoldenPartition]:
     return read_manifest("recovered" if name == "damaged" else name)
 
@@ -44,7 +55,7 @@ def open_partition(name: str, data_dir: Path, folder: str) -> tuple[Log, Recover
     def checkpoint(file: str) -> int:
         return read_offset_checkpoint(disk, data_dir / file).get(partition, 0)
 
-    return open_log(
+    log, report = open_log(
         partition,
         disk,
         data_dir / folder,
@@ -56,6 +67,8 @@ def open_partition(name: str, data_dir: Path, folder: str) -> tuple[Log, Recover
         recovery_point=checkpoint(RECOVERY_POINT_CHECKPOINT),
         first_dirty_offset=checkpoint(CLEANER_CHECKPOINT),
     )
+    _opened.append(log)
+    return log, report
 
 
 def data_records(log: Log) -> Iterator[Record]:
