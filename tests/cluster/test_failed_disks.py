@@ -128,8 +128,8 @@ def test_one_failed_disk_costs_its_partitions_and_two_cost_the_broker(tmp_path: 
 
         site.fail(second)
         site.send()
-        site.wait_for_leaders([OTHER] * PARTITIONS)
         assert site.node.wait_for_end() == 1
+        site.wait_for_leaders([OTHER] * PARTITIONS)
         assert sorted(map(str, site.read())) == sorted(map(str, site.sent))
         last = site.node.log_file.read_text().splitlines()
         said = [each for each in last if "log directories" in each]
