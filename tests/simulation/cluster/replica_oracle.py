@@ -118,6 +118,8 @@ class ReplicaOracle:
         self._cluster = cluster
         self._mirrors: dict[str, tuple[int, dict[tuple[Uuid, int], _Mirror]]] = {}
         self._states: dict[str, list[Any]] = {}
+        self._unseen: dict[str, int] = {}
+        """The last life of each machine that ended in the middle of a round."""
         self._truths: dict[tuple[Uuid, int], _Truth] = {}
         self._image: ClusterImage | None = None
         self.reached: Counter[str] = Counter()
@@ -144,6 +146,9 @@ class ReplicaOracle:
         return list(found.values())
 
     def check(self, machine: Machine) -> None:
+        if machine.disk.is_off:
+            # It may have appended, and acknowledged that, before the write in which it crashed.
+            self._unseen[machine.name] = machine.lives
         partitions = self.partitions_of(machine)
         if not partitions:
             return
@@ -407,6 +412,8 @@ class ReplicaOracle:
             if machine.power_lost_at >= truth.began[epoch]:
                 continue  # the leader may not know yet that it has less now
             life, mirrors = self._mirrors.get(machine.name, (0, {}))
+            if self._unseen.get(machine.name) == life:
+                continue
             other = mirrors.get((partition.topic_id, partition.key.partition))
             if life != machine.lives or other is None or other.follows != epoch:
                 continue
