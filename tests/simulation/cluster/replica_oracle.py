@@ -174,7 +174,10 @@ class ReplicaOracle:
             mirror = mirrors.get(at)
             if mirror is None or mirror.log is not log:
                 mirror = mirrors[at] = _Mirror(log)
-                if log.log_end_offset and not self.truth_of(*at).leaders:
+                # It may have begun to lead and appended in one round.
+                leadership = partition.leadership
+                was_empty = leadership is not None and leadership.epoch_start_offset == 0
+                if log.log_end_offset and not was_empty and not self.truth_of(*at).leaders:
                     raise ViolationError(
                         f"{partition.key} on {machine.name}: a new topic begins with a log that "
                         f"ends at {log.log_end_offset}"
