@@ -188,6 +188,11 @@ class BrokerLifecycle:
             self._is_registered = True  # an amendment is of no use any more
             self._send_at_once(now_ms)
 
+    def give_up_shutdown(self) -> None:
+        """Leave without permission: the rest of the cluster may be stopping as well."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._end(MayStop(granted=False, why="asked to stop a second time"))
+
     def on_response(self, response: Response, now_ms: int) -> None:
         """The request in flight was answered."""
         request, self._in_flight = self._in_flight, None

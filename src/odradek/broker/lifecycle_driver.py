@@ -123,6 +123,11 @@ class LifecycleDriver:
         self._go_on()
         return await asyncio.shield(self._left)
 
+    def give_up_leaving(self) -> None:
+        """Have ``leave`` return now, without permission."""
+        self._machine.give_up_shutdown()
+        self._go_on()
+
     def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True

@@ -365,6 +365,11 @@ class Node(QuorumListener):
         took_ms = self.clock.monotonic_ms() - begun_ms
         node_events.stopped(self.node_id, took_ms, clean=is_clean)
 
+    def hurry(self) -> None:
+        """Have ``stop``, which is under way, wait no longer for the controller's permission."""
+        if self._broker is not None:
+            self._broker.lifecycle.give_up_leaving()
+
     async def _stop_leading(self) -> None:
         done = asyncio.get_running_loop().create_future()
         self.metadata.stop_leading(partial(done.set_result, None))

@@ -58,8 +58,12 @@ def run(
     loaded: LoadedConfig,
     on_ready: Callable[[str, int], None],
     endpoint: Endpoint | None = None,
+    *,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
 ) -> None:
     """Run a node until SIGTERM or SIGINT; ``on_ready`` hears where it listens.
+
+    A broker asks for permission to leave its cluster; a second signal ends the wait for it.
 
     With an ``endpoint`` its metrics are served, too.
 
@@ -73,7 +77,7 @@ def run(
     if loaded.ignored:
         _logger.warning(Event("configs without effect yet", configs=loaded.ignored))
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(_serve_with(endpoint, node, on_ready))
     except ConfigError as error:
         raise loaded.locate(error) from error
@@ -95,8 +99,14 @@ async def _serve_with(
 async def _serve(node: Node, on_ready: Callable[[str, int], None]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stopped.is_set():
+            node.hurry()
+        stopped.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, on_signal)
     node.on_ready = on_ready
     with FrozenHeap() as heap:  # only here, where the process is the node's own
         if await _start(node, stopped):

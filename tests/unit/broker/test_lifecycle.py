@@ -353,6 +353,21 @@ def test_a_broker_that_is_registered_takes_leave_even_before_it_was_unfenced() -
     assert (heartbeat.want_shut_down, heartbeat.want_fence) == (True, True)
 
 
+def test_a_broker_that_is_told_again_to_stop_waits_for_no_permission() -> None:
+    life = Life()
+    life.run()
+    life.machine.give_up_shutdown()  # it does not leave yet
+    life.machine.begin_shutdown(life.now_ms)
+    assert life.next_heartbeat().want_shut_down
+    assert life.state() is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    life.machine.give_up_shutdown()
+    life.look()
+    assert life.events == [MayStop(granted=False, why="asked to stop a second time")]
+    life.machine.give_up_shutdown()
+    life.look()
+    assert len(life.events) == 1
+
+
 def test_controlled_shutdown_can_be_switched_off() -> None:
     life = Life(LifecycleSettings(controlled_shutdown=False))
     life.run()
