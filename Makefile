@@ -15,7 +15,7 @@ PARALLEL_WAITING := -n 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test check lint quick-test explore cluster-kafka soak bench fuzz gen gen-check docs lock clean
+.PHONY: help setup run serve cluster test check lint quick-test explore cluster-kafka soak bench fuzz gen gen-check docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ run: setup ## Do the main job: a broker, a stream of orders, a pipeline on Spark
 
 serve: setup ## Run a broker on 127.0.0.1:9092 until Ctrl-C
 	$(BIN)/odradek serve
+
+cluster: setup ## Run three nodes on 127.0.0.1:9092-9094 until Ctrl-C; CLUSTER='--nodes 5' for other options
+	$(BIN)/odradek up $(CLUSTER)
 
 # Spark's tests have workers of their own: py4j cannot listen on a descriptor above 1,023, and the
 # brokers that others share keep hundreds of files open.

@@ -30,12 +30,12 @@ def free_ports(count: int) -> list[int]:
         if len(ports) == count:
             return sorted(ports)
         port = chance.randrange(_FIRST, _END)
-        if port not in ports and _is_free(port) and reserve(port):
+        if port not in ports and is_free(port) and reserve(port):
             ports.add(port)
     raise RuntimeError(f"no {count} free ports between {_FIRST} and {_END}")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     with socket.socket() as probe:
         # As servers do it: connections that are being forgotten do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -34,6 +34,12 @@ def column_width(least: int, texts: Iterable[object]) -> int:
     return max([least, *(len(show(text)) for text in texts)])
 
 
+def aligned(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return a table with columns as wide as needed and two blanks between them."""
+    widths = [max(len(show(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, map(show, row), widths)).rstrip() for row in rows]
+
+
 def print_tabbed(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table as Kafka's newer tools do: as wide as needed, a tab after each cell."""
     lines = [tuple(headers), *(tuple(map(str, row)) for row in rows)]

@@ -1,0 +1,1 @@
+"""Clusters of processes on one machine: what ``odradek up``, ``down`` and ``local`` do."""

@@ -1,0 +1,120 @@
+"""Bringing a cluster up and down: what comes before the supervisor, and after it."""
+
+import signal
+import socket
+import time
+from collections.abc import Callable
+from random import SystemRandom
+from typing import Final
+
+from odradek.broker.clock import SystemClock
+from odradek.local.commands import Say, ask_supervisor
+from odradek.local.errors import LocalClusterError
+from odradek.local.folder import ClusterFolder
+from odradek.local.layout import HOST, Layout, Wishes, check_fits, plan_layout
+from odradek.local.process_identity import ProcessIdentity, send_signal
+from odradek.local.supervisor import Supervisor
+
+DOWN_SECONDS_MAX: Final = 90
+LEFT_SECONDS_MAX: Final = 15
+POLL_SECONDS: Final = 0.02
+
+
+async def bring_up(
+    folder: ClusterFolder, wishes: Wishes, say: Say, on_ready: Callable[[Supervisor, float], None]
+) -> None:
+    """Run the cluster of a folder, made if need be, until it is told to stop.
+
+    Raises:
+        LocalClusterError: It cannot be; nothing is left running.
+    """
+    folder.check_ours()
+    was_there = folder.path.exists()
+    planned = plan_layout(wishes, SystemRandom())
+    with folder.locked():
+        is_kept = was_there
+        try:
+            layout = folder.load()
+            if layout is not None:
+                check_fits(layout, wishes, folder.shown)
+            check_ports(layout or planned)
+            if layout is None:
+                folder.create(planned)
+                layout = planned
+            is_kept = not layout.is_ephemeral
+            await Supervisor(folder, layout, SystemClock(), say, on_ready).run()
+        finally:
+            if not is_kept:
+                folder.remove()
+
+
+def check_ports(layout: Layout) -> None:
+    """See that nobody listens where nodes are to listen.
+
+    Raises:
+        LocalClusterError: Somebody does.
+    """
+    for node in layout.nodes:
+        for port in node.ports:
+            if not _is_free(port):
+                raise LocalClusterError(
+                    f"port {port}, for node {node.id}, is in use: stop what listens there, or"
+                    " choose another --base-port (with another --dir, if this cluster exists)"
+                )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do it: connections that are being forgotten do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def bring_down(folder: ClusterFolder, say: Say) -> None:
+    """End exactly what ``up`` started in this folder, whatever is left of it.
+
+    Raises:
+        LocalClusterError: Nothing runs there, or it does not end.
+    """
+    layout = folder.existing()
+    record = folder.read_run()
+    if record is None:
+        raise LocalClusterError(f"the cluster in {folder.shown} is not up")
+    if record.supervisor.is_alive():
+        ask_supervisor(folder, {"command": "down"}, say)
+        _wait(
+            lambda: not record.supervisor.is_alive(), "the supervisor still runs", DOWN_SECONDS_MAX
+        )
+        say(f"all {len(layout.nodes)} nodes stopped")
+        return
+    # It was killed. Its nodes stop by themselves, unless they are paused.
+    for process in record.nodes.values():
+        send_signal(process, signal.SIGTERM)
+        send_signal(process, signal.SIGCONT)
+    left = [process for process in record.nodes.values() if not _ends(process)]
+    for process in left:
+        send_signal(process, signal.SIGKILL)
+    folder.remove_run()
+    say("the supervisor had been killed; its nodes have been ended")
+    if layout.is_ephemeral:
+        folder.remove()
+
+
+def _ends(process: ProcessIdentity) -> bool:
+    try:
+        _wait(lambda: not process.is_alive(), "", LEFT_SECONDS_MAX)
+    except LocalClusterError:
+        return False
+    return True
+
+
+def _wait(is_over: Callable[[], bool], problem: str, seconds_max: float) -> None:
+    deadline = time.monotonic() + seconds_max
+    while not is_over():
+        if time.monotonic() > deadline:
+            raise LocalClusterError(f"{problem} after {seconds_max} s")
+        time.sleep(POLL_SECONDS)
