@@ -69,14 +69,17 @@ ask the next one together."""
 Request: TypeAlias = BrokerRegistrationRequest | BrokerHeartbeatRequest
 Response: TypeAlias = BrokerRegistrationResponse | BrokerHeartbeatResponse
 
-_REFUSED_FOR_GOOD: Final = frozenset(
-    {
-        ErrorCode.INCONSISTENT_CLUSTER_ID,
-        ErrorCode.INVALID_REGISTRATION,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
+_REFUSED_FOR_GOOD: Final = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "its directory was formatted for another cluster",
+    ErrorCode.INVALID_REGISTRATION: (
+        "its features, listeners or log directories do not fit the cluster"
+    ),
+    ErrorCode.UNSUPPORTED_VERSION: (
+        "the cluster has a feature at a level that this version of Odradek does not support"
+        " (`odradek features describe`); start another version"
+    ),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "it needs CLUSTER_ACTION on the cluster",
+}
 """Kafka's broker tries for a minute after these as well, although nothing changes."""
 _NOT_OURS: Final = {
     ErrorCode.STALE_BROKER_EPOCH: (
@@ -340,7 +343,8 @@ class BrokerLifecycle:
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and code in _NOT_OURS:
             self._end(MayStop(granted=False, why=f"the controller answers {code.name}"))
         elif is_registration and code in _REFUSED_FOR_GOOD:
-            self._end(MustStop(f"the controller refuses to register this broker: {code.name}"))
+            refusal = f"the controller refuses to register this broker: {code.name}"
+            self._end(MustStop(f"{refusal}: {_REFUSED_FOR_GOOD[code]}"))
         elif not is_registration and code in _NOT_OURS:
             self._end(MustStop(_NOT_OURS[code]))
         else:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from odradek.core.errors import OdradekError
+
 METADATA_VERSION: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 GROUP_VERSION: Final = "group.version"
@@ -26,6 +28,10 @@ class VersionRange(NamedTuple):
 
     def __contains__(self, level: object) -> bool:
         return isinstance(level, int) and self.min <= level <= self.max
+
+
+class UnsupportedLevelError(OdradekError):
+    """The cluster has raised a feature beyond what this software knows."""
 
 
 class MetadataVersion(NamedTuple):
@@ -123,3 +129,20 @@ def default_features(metadata_version: int = METADATA_VERSION_LATEST) -> dict[st
         if reached:
             levels[name] = reached[-1]
     return levels
+
+
+def check_known(name: str, level: int) -> None:
+    """Check a level that the cluster is at.
+
+    A controller that went on would write records as an older version does, and drop what it does
+    not know. Features of other names are the brokers' business, whose registration is refused.
+
+    Raises:
+        UnsupportedLevelError: It is above what this software can do.
+    """
+    known = SUPPORTED_FEATURES.get(name)
+    if known is not None and level > known.max:
+        raise UnsupportedLevelError(
+            f"the cluster has {name} {level}, and this version of Odradek supports {known.min} to"
+            f" {known.max}: start a newer one"
+        )

@@ -25,6 +25,7 @@ from odradek.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_MIN,
+    check_known,
 )
 from odradek.metadata.kept_records import (
     Acls,
@@ -178,6 +179,7 @@ class ImageBuilder:
 
         Raises:
             CorruptionError: It does not fit what came before it.
+            UnsupportedLevelError: It raises a feature beyond what this software knows.
         """
         match record:
             case ConfigRecord():
@@ -227,6 +229,7 @@ class ImageBuilder:
         # Kafka once wrote kraft.version here by mistake (KAFKA-18979); its place is the raft log.
         if record.name == KRAFT_VERSION:
             return
+        check_known(record.name, record.feature_level)
         if record.feature_level:
             self._features.put(record.name, record.feature_level)
         else:

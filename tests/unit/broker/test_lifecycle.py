@@ -209,14 +209,16 @@ def test_a_broker_that_no_controller_registers_gives_up_in_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "why"),
     [
-        ErrorCode.INCONSISTENT_CLUSTER_ID,
-        ErrorCode.INVALID_REGISTRATION,
-        ErrorCode.UNSUPPORTED_VERSION,
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, "formatted for another cluster"),
+        (ErrorCode.INVALID_REGISTRATION, "do not fit the cluster"),
+        (ErrorCode.UNSUPPORTED_VERSION, "`odradek features describe`"),
     ],
 )
-def test_a_registration_that_can_never_be_accepted_is_not_tried_again(code: ErrorCode) -> None:
+def test_a_registration_that_can_never_be_accepted_is_not_tried_again(
+    code: ErrorCode, why: str
+) -> None:
     life = Life()
     life.machine.start(life.now_ms)
     life.next_request()
@@ -224,6 +226,7 @@ def test_a_registration_that_can_never_be_accepted_is_not_tried_again(code: Erro
     (end,) = life.events
     assert isinstance(end, MustStop)
     assert code.name in end.why
+    assert why in end.why
     assert life.machine.next_deadline_ms() is None
 
 

@@ -7,6 +7,7 @@ import pytest
 from odradek.core.errors import CorruptionError
 from odradek.core.ids import ZERO_UUID, Uuid
 from odradek.metadata import (
+    SUPPORTED_FEATURES,
     ClusterImage,
     ConfigResource,
     MetadataDelta,
@@ -15,6 +16,7 @@ from odradek.metadata import (
     TopicIdPartition,
     versioned,
 )
+from odradek.metadata.features import UnsupportedLevelError
 from odradek.protocol.generated import metadata_records as r
 from odradek.protocol.message import Message
 from odradek.protocol.versioned import decode_metadata
@@ -255,6 +257,21 @@ def test_snapshot_of_every_metadata_version_can_be_read_back(level: int) -> None
     image = ClusterImage().apply([first, *topics, broker, *others])
     written = [record.to_bytes() for record in image.to_records()]
     assert ClusterImage().apply(map(decode_metadata, written)) == image
+
+
+@pytest.mark.parametrize("name", ["metadata.version", "group.version", "transaction.version"])
+def test_a_level_that_is_not_known_here_is_no_metadata_to_go_on_with(name: str) -> None:
+    known = SUPPORTED_FEATURES[name]
+    image = ClusterImage().apply([r.FeatureLevelRecord(name=name, feature_level=known.max)])
+    beyond = r.FeatureLevelRecord(name=name, feature_level=known.max + 1)
+    said = rf"the cluster has {name} {known.max + 1}, .* supports {known.min} to {known.max}: start"
+    with pytest.raises(UnsupportedLevelError, match=said):
+        image.apply([beyond])
+
+
+def test_a_feature_of_another_software_is_kept() -> None:
+    image = ClusterImage().apply([r.FeatureLevelRecord(name="new.version", feature_level=9)])
+    assert image.features == {"new.version": 9}
 
 
 def test_everything_else_is_kept_and_removed_again() -> None:
