@@ -29,7 +29,6 @@ from tests.cluster.replica_records import (
     wait_for_leader,
     wait_until_in_sync,
 )
-from tests.cluster.writers import confluent_writer, odradek_writer
 from tests.record_requests import PRODUCE_VERSION
 
 pytestmark = pytest.mark.slow
@@ -115,35 +114,6 @@ def test_a_leader_that_slept_through_its_session_acknowledges_nothing_for_all(
     wait_until_in_sync(cluster, "slept")
     check_equal_logs(cluster, "slept")
     assert see(successor, "slept").values == [b"before", b"after"]
-
-
-def test_a_rolling_restart_costs_producers_nothing_but_retries(cluster: Cluster) -> None:
-    make_replicated_topic(cluster, "rolled", cluster.brokers, min_insync_replicas="2")
-    servers = cluster.bootstrap_servers
-    with (
-        odradek_writer(servers, "rolled", 0, retries=None) as ours,
-        confluent_writer(servers, "rolled", 0, retries=None) as librdkafka,
-    ):
-        writers = [ours, librdkafka]
-        for node in cluster.brokers:
-            goals = [writer.acknowledged + 5 for writer in writers]
-            node.stop()
-            wait_until(
-                lambda goals=goals: all(  # type: ignore[misc]
-                    writer.acknowledged >= goal for writer, goal in zip(writers, goals, strict=True)
-                ),
-                f"producers go on without node {node.id}",
-            )
-            node.restart()
-            wait_until_in_sync(cluster, "rolled")
-    assert ours.failures + librdkafka.failures == []
-    assert see_end(cluster, "rolled") == ours.acknowledged + librdkafka.acknowledged
-    check_equal_logs(cluster, "rolled")
-
-
-def see_end(cluster: Cluster, topic: str) -> int:
-    """Return the high watermark, when all replicas are in sync."""
-    return see(wait_for_leader(cluster.brokers[0], topic, cluster.brokers), topic).high_watermark
 
 
 def test_reads_end_at_the_high_watermark_and_too_few_in_sync_refuse_writes(
