@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -22,8 +22,17 @@ KEYS: Final = (*INPUTS, *OUTPUTS)
 class Load:
     """All clients of one run; errors that no client should see are in ``problems``."""
 
-    def __init__(self, servers: str, seed: int) -> None:
+    def __init__(
+        self, servers: str, seed: int, starts: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """``starts``: partitions that clients read and write, from these offsets; None is ``KEYS``.
+
+        What is before these offsets is not part of the history.
+        """
         self.servers = servers
+        self.starts = dict.fromkeys(KEYS, 0) if starts is None else dict(starts)
+        self.inputs = INPUTS if starts is None else tuple(starts)
+        """Where plain producers write."""
         self.recorder = Recorder(SystemClock())
         self.stopped = threading.Event()
         self.problems: list[str] = []
@@ -67,15 +76,15 @@ class Load:
             assert not stuck, "did not come to an end: " + "\n".join(stuck)
 
     def drain(self) -> None:
-        """Read everything from the start to the end, with read_committed.
+        """Read everything from where it starts to the end, with read_committed.
 
         Raises:
             AssertionError: The end cannot be reached: a transaction stays open.
         """
         process = self.recorder.new_process()
-        for key in KEYS:
-            self.recorder.sought(process, key, 0)
-        batches = read_to_end(self.config(), KEYS)
+        for key, offset in self.starts.items():
+            self.recorder.sought(process, key, offset)
+        batches = read_to_end(self.config(), self.starts)
         while True:
             with self.recorder.operation(process) as polled:
                 messages = next(batches, None)

@@ -4,7 +4,7 @@ from odradek.client import BlockingConsumer, BlockingProducer, KafkaError, Recor
 from odradek.core.ids import TopicPartition
 from odradek.testing.anomalies import Isolation, Outcome
 from odradek.testing.anomalies.recorder import Recording, Sending
-from tests.interop.histories.load import INPUTS, KEYS, Client, Load
+from tests.interop.histories.load import INPUTS, Client, Load
 from tests.interop.histories.plain import IN_FLIGHT_MAX
 from tests.interop.histories.reading import PATIENCE_SECONDS, TRANSACTION_SECONDS
 
@@ -29,7 +29,7 @@ class OdradekSender(Client):
                 self.rest(self.chance.random() * 0.01)
 
     def _send(self, producer: BlockingProducer) -> None:
-        key, value = self.chance.choice(INPUTS), self.load.value(self.process)
+        key, value = self.chance.choice(self.load.inputs), self.load.value(self.process)
         recording = self.recorder.operation(self.process)
         sending = recording.sends(key, value)
         self.in_flight += 1
@@ -125,11 +125,11 @@ class OdradekPoller(Client):
             reconnect_backoff_ms=20,
             reconnect_backoff_max_ms=200,
         ) as consumer:
-            consumer.assign(KEYS)
-            self.recorder.assigned(self.process, KEYS)
-            for key in KEYS:
-                consumer.seek(key, 0)
-                self.recorder.sought(self.process, key, 0)
+            consumer.assign(list(self.load.starts))
+            self.recorder.assigned(self.process, self.load.starts)
+            for key, offset in self.load.starts.items():
+                consumer.seek(key, offset)
+                self.recorder.sought(self.process, key, offset)
             while not self.load.stopped.is_set():
                 with self.recorder.operation(self.process) as polled:
                     records = consumer.poll(0.2, max_records=self.chance.randint(1, 50))

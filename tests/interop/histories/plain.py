@@ -6,7 +6,7 @@ import confluent_kafka
 
 from odradek.core.ids import TopicPartition
 from odradek.testing.anomalies import Isolation, Outcome
-from tests.interop.histories.load import INPUTS, KEYS, Client, Load
+from tests.interop.histories.load import Client, Load
 from tests.interop.histories.reading import PATIENCE_SECONDS, record_polls
 
 IN_FLIGHT_MAX: Final = 50
@@ -30,7 +30,7 @@ class PlainSender(Client):
         producer.flush(PATIENCE_SECONDS)
 
     def _send(self, producer: confluent_kafka.Producer) -> None:
-        key, value = self.chance.choice(INPUTS), self.load.value(self.process)
+        key, value = self.chance.choice(self.load.inputs), self.load.value(self.process)
         recording = self.recorder.operation(self.process)
         sending = recording.sends(key, value)
         self.in_flight += 1
@@ -58,10 +58,11 @@ class Poller(Client):
                 auto_offset_reset="error",
             )
         )
-        consumer.assign([confluent_kafka.TopicPartition(*key, 0) for key in KEYS])
-        self.recorder.assigned(self.process, KEYS)
-        for key in KEYS:
-            self.recorder.sought(self.process, key, 0)
+        starts = self.load.starts
+        consumer.assign([confluent_kafka.TopicPartition(*key, at) for key, at in starts.items()])
+        self.recorder.assigned(self.process, starts)
+        for key, offset in starts.items():
+            self.recorder.sought(self.process, key, offset)
         while not self.load.stopped.is_set():
             with self.recorder.operation(self.process) as polled:
                 messages = consumer.consume(self.chance.randint(1, 50), timeout=0.2)
@@ -76,6 +77,8 @@ class Poller(Client):
         found: dict[TopicPartition, list[tuple[int, str]]],
     ) -> None:
         key = self.chance.choice(sorted(found))
-        offset = self.chance.randint(max(found[key][0][0] - 100, 0), found[key][0][0])
+        offset = self.chance.randint(
+            max(found[key][0][0] - 100, self.load.starts[key]), found[key][0][0]
+        )
         consumer.seek(confluent_kafka.TopicPartition(*key, offset))
         self.recorder.sought(self.process, key, offset)

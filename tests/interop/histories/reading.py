@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import confluent_kafka
@@ -35,14 +35,17 @@ TRANSIENT: Final = frozenset(
 
 
 def read_to_end(
-    config: dict[str, Any], keys: Sequence[TopicPartition]
+    config: dict[str, Any], keys: Sequence[TopicPartition] | Mapping[TopicPartition, int]
 ) -> Iterator[list[confluent_kafka.Message]]:
     """Give what is committed, from the start to where the logs end when this is called.
+
+    A mapping says where to start in each partition.
 
     Raises:
         AssertionError: That cannot be reached: a transaction stays open.
     """
-    ends = _high_watermarks(config, keys)
+    starts = keys if isinstance(keys, Mapping) else dict.fromkeys(keys, 0)
+    ends = high_watermarks(config, starts)
     consumer = confluent_kafka.Consumer(
         {
             **config,
@@ -52,7 +55,7 @@ def read_to_end(
             "enable.partition.eof": True,
         }
     )
-    consumer.assign([confluent_kafka.TopicPartition(*key, 0) for key in keys])
+    consumer.assign([confluent_kafka.TopicPartition(*key, at) for key, at in starts.items()])
     left, deadline = dict(ends), time.monotonic() + END_SECONDS_MAX
     while left:
         assert time.monotonic() < deadline, f"not read to the end: {left}"
@@ -68,8 +71,8 @@ def read_to_end(
     consumer.close()
 
 
-def _high_watermarks(
-    config: dict[str, Any], keys: Sequence[TopicPartition]
+def high_watermarks(
+    config: dict[str, Any], keys: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
     consumer = confluent_kafka.Consumer(
         {**config, "group.id": "ends", "isolation.level": "read_uncommitted"}
