@@ -101,7 +101,6 @@ HANDLERS: Final = {
 
 SPOKEN: Final = tuple(api for api in ALL_APIS if api.name in HANDLERS)
 
-_FETCH_KEY: Final = 1
 _UNSTABLE_ENABLED_BY: Final = (
     "unstable.api.versions.enable",  # Kafka's switch, for all
     "transaction.two.phase.commit.enable",  # InitProducerId v6 has no other use
@@ -142,8 +141,6 @@ class Loaded(NamedTuple):
     handle: Handle
     decode: Callable[[memoryview, int], Message]
     stats: RequestStats
-    on_response: Callable[[Message], None] | None
-    """Who else hears of its answers."""
     array: str | None
     """Which array of its answers may be long."""
     make_context: type[RequestContext]
@@ -181,7 +178,7 @@ class Dispatcher:
             elif not self._speaks(api, version):
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} version {version}")
             loaded = loaded or self._load(api)
-        handle, decode, stats, on_response, array, make_context = loaded
+        handle, decode, stats, array, make_context = loaded
         local_us = -1  # set when the handler has returned and the answer is left to others
 
         def answer(message: Message | None) -> None:
@@ -198,8 +195,6 @@ class Dispatcher:
             stats.on_answered(message, version, total_us, local_us)
             if total_us >= STALL_US_MIN and local_us < 0:
                 self._stalls.note(api.name, total_us)
-            if on_response is not None and message is not None:
-                on_response(message)
 
         context = make_context(
             self._broker,
@@ -250,8 +245,6 @@ class Dispatcher:
         loaded.stats.on_answered(message, version, total_us, local_us)
         if total_us >= STALL_US_MIN and local_us < 0:
             self._stalls.note(request.api.name, total_us)
-        if loaded.on_response is not None and message is not None:
-            loaded.on_response(message)
 
     def _run(
         self, steps: Steps[T], done: Callable[[T], None], connection: "ConnectionInfo"
@@ -268,11 +261,10 @@ class Dispatcher:
     def _load(self, api: Api) -> Loaded:
         module = import_module(f"odradek.broker.handlers.{HANDLERS[api.name]}")
         broker = self._broker
-        on_response = broker.replicas.on_fetched if api.key == _FETCH_KEY else None
         array = LARGE_ARRAYS.get(api.name)
         context = ForwardedContext if api.name in FORWARDED else RequestContext
         stats, decode = broker.metrics.requests_of(api), api.request().decode
-        loaded = Loaded(module.handle, decode, stats, on_response, array, context)
+        loaded = Loaded(module.handle, decode, stats, array, context)
         self._handlers[api.key] = loaded
         return loaded
 

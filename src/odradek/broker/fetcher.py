@@ -99,6 +99,8 @@ class Fetcher:
         """Partitions that wait out a back-off, the first one to end first."""
         self._held_back: dict[TopicPartition, None] = {}
         """Partitions that wait for the rate of throttled replicas to fall."""
+        self._lags: dict[TopicPartition, int] = {}
+        """How many records each replica was behind its leader's high watermark."""
         self._out_of_range: list[Question] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_busy = False
@@ -126,7 +128,13 @@ class Fetcher:
         self._changed.pop(key, None)
         self._delayed.pop(key, None)
         self._held_back.pop(key, None)
+        self._lags.pop(key, None)
         self.session.forget((partition.topic_id, key.partition))
+
+    @property
+    def lag_max(self) -> int:
+        """How many records the replica is behind that is furthest, as far as is known."""
+        return max(self._lags.values(), default=0)
 
     def on_leader_changed(self) -> None:
         """Look up where the leader listens, and wait no longer if it could not be reached."""
@@ -386,9 +394,12 @@ class Fetcher:
             context = {"message": problem, "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
-    def _count_throttled(self, at: TopicPartition, count: int) -> None:
-        if self._quota.is_throttled(*at):
-            self._quota.record(count, self._broker.clock.monotonic_ms())
+    def _count(self, at: TopicPartition, size: int) -> None:
+        broker = self._broker
+        is_added = broker.image.is_adding(at, broker.node_id)
+        broker.replicas.traffic.replicas.on_fetched(size, is_added=is_added)
+        if self._quota.is_used and self._quota.is_throttled(*at):
+            self._quota.record(size, broker.clock.monotonic_ms())
 
     def _try_action(self, question: Question, action: Action, data: PartitionData | None) -> None:
         partition, now_ms = question.partition, self._broker.clock.now_ms()
@@ -396,10 +407,11 @@ class Fetcher:
         match action:
             case Append(leader_epoch):
                 assert data is not None
-                if self._quota.is_used and data.records:
-                    self._count_throttled(partition.key, len(data.records))
+                if data.records:
+                    self._count(partition.key, len(data.records))
                 progress = Progress(data.high_watermark, data.log_start_offset)
                 partition.append_as_follower(data.records or b"", progress, leader_epoch, now_ms)
+                self._lags[partition.key] = max(data.high_watermark - log.log_end_offset, 0)
             case Truncate(offset):
                 if offset < log.log_end_offset:  # else an epoch without records goes
                     node_events.replica_truncated(

@@ -43,6 +43,11 @@ class Fetchers:
                 del self._fetchers[fetcher.leader_id, fetcher.number]
                 fetcher.close()
 
+    @property
+    def lag_max(self) -> int:
+        """How many records the replica is behind its leader that is furthest."""
+        return max((each.lag_max for each in self._fetchers.values()), default=0)
+
     def on_brokers_changed(self, broker_ids: frozenset[int]) -> None:
         """Look up again where these brokers listen, and ask them now if they are there again."""
         for fetcher in self._fetchers.values():

@@ -7,7 +7,7 @@ disk under it well. Handlers just ask for the leader and use what they get.
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from odradek.broker.metrics.traffic import Traffic
 from odradek.broker.partition import Partition, ReplicaPorts
@@ -216,10 +216,6 @@ class Replicas:
         if claimed < partition.leader_epoch:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, known)
         raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, known)
-
-    def on_fetched(self, response: Any) -> None:
-        """Count what a FetchResponse takes out."""
-        self.traffic.on_fetched(response, self._topic_names.get)
 
     @property
     def partitions(self) -> list[TopicPartition]:

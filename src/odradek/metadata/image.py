@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from odradek.core.errors import CorruptionError
-from odradek.core.ids import Uuid
+from odradek.core.ids import TopicPartition, Uuid
 from odradek.metadata.config_resource import ConfigResource
 from odradek.metadata.configs import ConfigsDraft, config_records
 from odradek.metadata.delta import MetadataDelta
@@ -89,6 +89,12 @@ class ClusterImage:
     @property
     def elr_enabled(self) -> bool:
         return self.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+
+    def is_adding(self, at: TopicPartition, broker_id: int) -> bool:
+        """Whether a reassignment adds this broker's replica, which is not in sync yet."""
+        topic = self.topics.get(at.topic)
+        partition = None if topic is None else topic.partitions.get(at.partition)
+        return partition is not None and broker_id in partition.adding
 
     def config_of(self, resource: ConfigResource) -> Mapping[str, str]:
         return self.configs.get(resource, {})

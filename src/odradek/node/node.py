@@ -18,7 +18,7 @@ from odradek.broker.connection_events import ConnectionEvents
 from odradek.broker.forwarding import ForwardingController
 from odradek.broker.listener_certificates import ListenerCertificates
 from odradek.broker.listeners import client_listeners, controller_listeners, server_limits
-from odradek.broker.metrics.registry import Metrics
+from odradek.broker.metrics.registry import ControllerMetrics, NodeMetrics
 from odradek.control.controller_server import ControllerServer
 from odradek.controller.config_rules import TopicConfigRules
 from odradek.core.config import BrokerConfig
@@ -157,6 +157,9 @@ class Node(QuorumListener):
             for directory in directories:
                 undo.callback(directory.unlock)
             self.metadata = self._make_quorum(directories)
+            self._controller_metrics = ControllerMetrics(
+                self.node_id, self.metadata, self.server, self._slices.stalls, self.clock
+            )
             self._controller = self._make_controller() if self.config.is_controller else None
             self._access = self._make_access()
             undo.callback(self._access.close)
@@ -432,8 +435,11 @@ class Node(QuorumListener):
         return [] if self._broker is None else self._broker.problems
 
     @property
-    def metrics(self) -> Metrics:
-        return self.broker.metrics
+    def metrics(self) -> NodeMetrics:
+        """What is measured; a node that is no broker has less."""
+        if self._broker is not None:
+            return self._broker.metrics
+        return self._controller_metrics
 
     async def on_clock_advanced(self) -> None:
         """Do now what became due because the clock was moved on, and return when it is done."""
@@ -447,6 +453,8 @@ class Node(QuorumListener):
     def on_update(self, update: MetadataUpdate) -> None:
         if self._broker is not None:
             self._broker.on_update(update)
+        else:
+            self._controller_metrics.partition_changes.on_update(update)
 
     def on_loaded(self, end_offset: int) -> None:  # noqa: ARG002
         if self._broker is not None:

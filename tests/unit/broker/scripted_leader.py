@@ -15,6 +15,7 @@ from odradek.broker.partition import Partition, ReplicaPorts
 from odradek.broker.replicas import Replicas
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.core.slices import Slices
+from odradek.metadata.image import ClusterImage
 from odradek.protocol.generated.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -109,6 +110,8 @@ class FollowingBroker:
             node_id=FOLLOWER,
             broker_epoch=BROKER_EPOCH,
             clock=self.clock,
+            image=ClusterImage(),
+            replicas=self.replicas,
             slices=Slices(self.clock.monotonic_us, self.node.loop.call_soon),
             peers=SimpleNamespace(open_lane=self._open_lane),
             call_when_flushed=lambda keys, then: self.flushes.append((list(keys), then)),

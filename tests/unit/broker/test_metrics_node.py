@@ -39,6 +39,9 @@ from odradek.protocol.generated.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from odradek.raft.leader import Leader
+from odradek.raft.messages import RemoveVoterRequest, ReplicaKey
+from odradek.raft.voter_change import VoterChange
 from odradek.records import BatchBuilder
 from odradek.testing.broker import Broker
 from tests.broker_connection import BrokerConnection
@@ -302,3 +305,13 @@ def test_a_node_that_nobody_scrapes_does_not_load_what_scrapes_need() -> None:
         "    assert 'prometheus_client' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=180)
+
+
+def test_a_change_of_the_voters_shows_while_it_is_under_way(broker: Broker) -> None:
+    name = "kafka_server_raftmetrics_uncommitted_voter_change"
+    assert scrape(broker).value(name) == 0
+    role = broker.node.metadata.raft.role
+    assert isinstance(role, Leader)
+    role.change = VoterChange(RemoveVoterRequest(1, ReplicaKey(9)), deadline_ms=2**62)
+    assert scrape(broker).value(name) == 1
+    role.change = None

@@ -49,7 +49,6 @@ from odradek.protocol.generated.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from odradek.replication.quota import ReplicationQuota
 from odradek.storage.disk import Buffer
 from odradek.storage.leader_epochs import UNDEFINED, UNDEFINED_EPOCH
 from odradek.storage.log import Isolation, Log
@@ -181,12 +180,38 @@ class _Fetch:
         return answers
 
     def respond(self, answers: Answers) -> FetchResponse:
+        """Make the response, and count what it takes out."""
         response = self.scope.respond(answers)
-        if self._quota is not None:
-            self._count_throttled(self._quota, answers)
+        if not response.error_code:
+            self._count(answers)
         if self._node_endpoints:
             response.node_endpoints = list(self._node_endpoints.values())
         return response
+
+    # What goes out.
+
+    def _count(self, answers: Answers) -> None:
+        """Count bytes, by topic or as replicated.
+
+        Not where they are read: a fetch that has to wait reads again when it is answered.
+        """
+        throttled = 0
+        traffic, follower_id, quota = self._replicas.traffic, self.follower_id, self._quota
+        for cached, data in answers:
+            at = cached.partition
+            if not data.records or at is None:
+                continue
+            size = len(data.records)
+            if follower_id < 0:
+                traffic.on_consumed(at.topic, size)
+                continue
+            is_added = self.context.broker.image.is_adding(at, follower_id)
+            traffic.replicas.on_sent(size, is_added=is_added)
+            if quota is not None and quota.is_throttled(at.topic, at.partition):
+                throttled += size
+        if throttled:
+            assert quota is not None
+            quota.record(throttled, self.context.broker.clock.monotonic_ms())
 
     # Throttles.
 
@@ -200,15 +225,6 @@ class _Fetch:
             and quota.is_throttled(at.topic, at.partition)
             and quota.is_exceeded(self.context.broker.clock.monotonic_ms())
         )
-
-    def _count_throttled(self, quota: ReplicationQuota, answers: Answers) -> None:
-        count = 0
-        for cached, data in answers:
-            at = cached.partition
-            if data.records and at is not None and quota.is_throttled(at.topic, at.partition):
-                count += len(data.records)
-        if count:
-            quota.record(count, self.context.broker.clock.monotonic_ms())
 
     def deadline_ms(self) -> int:
         """Return until when it waits: a throttled partition is looked at again before the end."""

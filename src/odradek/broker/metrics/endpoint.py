@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from odradek.broker.metrics.registry import Metrics
+from odradek.broker.metrics.registry import NodeMetrics
 from odradek.core.event import Event
 
 _logger: Final = logging.getLogger("odradek.metrics")
@@ -42,7 +42,7 @@ class Observed(Protocol):
     def problems(self) -> list[str]: ...
 
     @property
-    def metrics(self) -> Metrics: ...
+    def metrics(self) -> NodeMetrics: ...
 
 
 class Endpoint:

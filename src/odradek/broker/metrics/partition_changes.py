@@ -12,6 +12,7 @@ class PartitionChanges:
         self._node_id = node_id
         self._image: ClusterImage | None = None
         self.unclean_elections = 0
+        self.elections_from_elr = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
 
@@ -29,6 +30,8 @@ class PartitionChanges:
         is_election = now.leader not in (NO_LEADER, was.leader)
         if is_election and now.leader_recovery_state is LeaderRecoveryState.RECOVERING:
             self.unclean_elections += 1
+        elif is_election and now.leader in was.elr:
+            self.elections_from_elr += 1
         if now.leader == self._node_id:  # each change of an ISR is counted by one node only
             self.isr_shrinks += len(now.isr) < len(was.isr)
             self.isr_expands += len(now.isr) > len(was.isr)

@@ -1,18 +1,17 @@
 """``kafka_server_raftmetrics_…``: this node as a member of the metadata quorum."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from odradek.broker.metrics.family import Family, Kind, Sample, gauge
+from odradek.core.clock import Clock
+from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.raft.leader import Leader
-
-if TYPE_CHECKING:
-    from odradek.broker.broker_server import BrokerServer
 
 
 class QuorumFamilies:
-    def __init__(self, broker: "BrokerServer") -> None:
-        self._broker = broker
+    def __init__(self, metadata: MetadataQuorum, clock: Clock) -> None:
+        self._metadata = metadata
+        self._clock = clock
 
     def collect(self) -> Iterator[Family]:
         for name, help_text, value in self._gauges():
@@ -21,11 +20,11 @@ class QuorumFamilies:
             "kafka_server_raftmetrics_current_state",
             "1, labelled with this node's role in the quorum.",
             Kind.GAUGE,
-            [Sample({"current_state": self._broker.metadata.state_name}, 1)],
+            [Sample({"current_state": self._metadata.state_name}, 1)],
         )
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
-        metadata = self._broker.metadata
+        metadata = self._metadata
         raft, log = metadata.raft, metadata.log
         voted, high_watermark = raft.hard_state.voted, metadata.high_watermark
         leader_id = -1 if metadata.leader_id is None else metadata.leader_id
@@ -46,13 +45,18 @@ class QuorumFamilies:
         yield "log_end_epoch", "The epoch of its end.", log.leader_epochs.latest_epoch or 0
         yield "number_of_voters", "The voters that this node counts.", len(metadata.voter_ids)
         yield "number_of_observers", "Replicas without a vote that follow this leader.", observers
+        yield (
+            "uncommitted_voter_change",
+            "1 on the leader while a change of the voters is not committed.",
+            int(isinstance(raft.role, Leader) and raft.role.change is not None),
+        )
         yield "is_observer", "1 if this node has no vote.", int(not raft.is_voter)
         yield (
             "ignored_static_voters",
             "1 if controller.quorum.voters is set and the log names the voters.",
             int(bool(metadata.settings.static_voters) and metadata.voters is not None),
         )
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         for name, latencies in (
             ("commit", metadata.times.commits),
             ("election", metadata.times.elections),

@@ -1,4 +1,4 @@
-"""``kafka_server_…``: traffic by topic, replicas, requests that wait, connections."""
+"""``kafka_server_…``: traffic by topic, replicas, requests that wait."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,8 +24,14 @@ _TRAFFIC: Final = (
     ("failedproducerequests", "failed_produce_requests", "Appends that failed unexpectedly."),
     ("failedfetchrequests", "failed_fetch_requests", "Reads that failed unexpectedly."),
 )
+_REPLICA_TRAFFIC: Final = (
+    ("replicationbytesin", "replication_bytes_in", "Bytes fetched from leaders."),
+    ("replicationbytesout", "replication_bytes_out", "Bytes sent to followers."),
+    ("reassignmentbytesin", "reassignment_bytes_in", "Of these, for replicas being added."),
+    ("reassignmentbytesout", "reassignment_bytes_out", "Of these, to replicas being added."),
+)
+_TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
 _REPLICA_MANAGER: Final = "kafka_server_replicamanager_"
-_SOCKETS: Final = "kafka_server_socket_server_metrics_"
 
 
 class ServerFamilies:
@@ -38,8 +44,7 @@ class ServerFamilies:
         yield from self._replicas()
         yield from self._throttles()
         yield self._purgatory()
-        yield from self._loop()
-        yield from self._sockets()
+        yield from self._metadata()
 
     def _traffic(self) -> Iterator[Family]:
         traffic = self._broker.replicas.traffic
@@ -51,8 +56,9 @@ class ServerFamilies:
                 Sample({"topic": topic}, getattr(counts, attribute))
                 for topic, counts in traffic.topics.items()
             ]
-            full_name = f"kafka_server_brokertopicmetrics_{name}"
-            yield Family(full_name, help_text, Kind.COUNTER, samples)
+            yield Family(_TOPIC_METRICS + name, help_text, Kind.COUNTER, samples)
+        for name, attribute, help_text in _REPLICA_TRAFFIC:
+            yield counter(_TOPIC_METRICS + name, help_text, getattr(traffic.replicas, attribute))
 
     def _leaders(self) -> Iterator[Family]:
         """Return what a leader knows of its partitions."""
@@ -95,6 +101,9 @@ class ServerFamilies:
             yield gauge(_REPLICA_MANAGER + name, help_text, value)
         changes = broker.metrics.partition_changes
         shrinks, expands = changes.isr_shrinks, changes.isr_expands
+        lag_max = broker.fetchers.lag_max
+        help_text = "How many records the replica is behind its leader that is furthest."
+        yield gauge("kafka_server_replicafetchermanager_maxlag", help_text, lag_max)
         yield counter(_REPLICA_MANAGER + "isrshrinks", "Times an ISR led here shrank.", shrinks)
         yield counter(_REPLICA_MANAGER + "isrexpands", "Times an ISR led here grew.", expands)
 
@@ -118,30 +127,16 @@ class ServerFamilies:
             [Sample({"delayedoperation": name}, n) for name, n in sorted(waiting.items())],
         )
 
-    def _loop(self) -> Iterator[Family]:
-        stalls = self._broker.slices.stalls
-        help_text = "The longest turn of the event loop of late, in ms; 0 if none took 50."
-        yield gauge("odradek_loop_stall_ms_max", help_text, stalls.ms_max)
-        help_text = "Turns of the event loop that took 50 ms or more."
-        yield counter("odradek_loop_stalls", help_text, stalls.count)
-
-    def _sockets(self) -> Iterator[Family]:
-        server = self._broker.server
-        totals = server.counters
-        yield gauge(
-            _SOCKETS + "connection_count", "Connections there are.", server.connection_count
-        )
+    def _metadata(self) -> Iterator[Family]:
+        provenance = self._broker.image.provenance
+        lag_ms = max(self._broker.clock.now_ms() - provenance.last_timestamp_ms, 0)
         for name, help_text, value in (
-            ("connection_creation", "Connections that were opened.", totals.opened),
-            ("connection_close", "Connections that ended.", totals.closed),
-            ("request", "Requests that were answered.", totals.requests),
-            ("incoming_byte", "Bytes received.", totals.bytes_in),
-            ("outgoing_byte", "Bytes sent.", totals.bytes_out),
+            ("offset", "The offset of the last metadata record applied.", provenance.last_offset),
+            ("timestamp", "When it was written, in ms.", provenance.last_timestamp_ms),
+            ("lag_ms", "How long ago that is, in ms.", lag_ms),
         ):
-            yield counter(_SOCKETS + name, help_text, value)
-        events = [Sample({"kind": kind.value}, count) for kind, count in totals.events.items()]
-        help_text = "What happened to connections; `failed` is a bug of this broker."
-        yield Family("odradek_connection_events", help_text, Kind.COUNTER, events)
+            full_name = f"kafka_server_brokermetadatametrics_last_applied_record_{name}"
+            yield gauge(full_name, help_text, value)
 
 
 def _conditions(partition: PartitionImage, min_isr: int) -> Iterator[str]:

@@ -1,14 +1,12 @@
-"""Records in and out, by topic. Hot path.
+"""Records in and out: of clients by topic, of replicas for the whole node. Hot path.
 
 Topics have a series while they exist; what a deleted one has counted stays in the totals, which
 therefore never fall. Names that no topic has are not counted: clients could make up any number.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from odradek.core.errors import ApiError, ErrorCode
-from odradek.core.ids import Uuid
 
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED: Final = TOO_LARGE | {
@@ -62,9 +60,39 @@ class TopicTraffic:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class ReplicaTraffic:
+    """Bytes between replicas. A reassignment's are those for replicas that it adds."""
+
+    __slots__ = (
+        "reassignment_bytes_in",
+        "reassignment_bytes_out",
+        "replication_bytes_in",
+        "replication_bytes_out",
+    )
+
+    def __init__(self) -> None:
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+
+    def on_fetched(self, size: int, *, is_added: bool) -> None:
+        """Count what a leader sent to this node."""
+        self.replication_bytes_in += size
+        if is_added:
+            self.reassignment_bytes_in += size
+
+    def on_sent(self, size: int, *, is_added: bool) -> None:
+        """Count what this node sends to a follower."""
+        self.replication_bytes_out += size
+        if is_added:
+            self.reassignment_bytes_out += size
+
+
 class Traffic:
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
+        self.replicas = ReplicaTraffic()
         self._deleted = TopicTraffic()
 
     def of(self, topic: str) -> TopicTraffic:
@@ -86,17 +114,8 @@ class Traffic:
             total.add(each)
         return total
 
-    def on_fetched(self, response: Any, name_of: Callable[[Uuid], str | None]) -> None:
-        """Count the bytes of a FetchResponse that is about to leave.
-
-        Not where they are read: a fetch that has to wait reads again when it is answered.
-        """
-        for topic in response.responses:
-            size = 0
-            for partition in topic.partitions:
-                if partition.records:
-                    size += len(partition.records)
-            if size:
-                counts = self.topics.get(topic.topic or name_of(topic.topic_id) or "")
-                if counts is not None:
-                    counts.bytes_out += size
+    def on_consumed(self, topic: str, size: int) -> None:
+        """Count what a consumer gets of a topic, which may have been deleted meanwhile."""
+        counts = self.topics.get(topic)
+        if counts is not None:
+            counts.bytes_out += size
