@@ -3,7 +3,8 @@
 They lie below those that the kernel hands out by itself, to connections of clients and to servers
 that want any port. Those are thousands within one run of the tests, and one of them on the port of
 a broker that is being started anew, or is not up yet, would fail a test that has nothing to do with
-it. Among processes of tests a lock keeps each to its own, until the process ends.
+it. Among processes of tests a lock keeps each to its own, until the process ends: byte n of a file
+stands for port n, so that hundreds of ports cost a process one descriptor.
 """
 
 import fcntl
@@ -11,6 +12,7 @@ import os
 import random
 import socket
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
@@ -20,7 +22,7 @@ _FIRST: Final = 20_000
 _END: Final = 32_000
 _TRIES_MAX: Final = 1_000
 
-_locks: list[IO[str]] = []
+_reserved: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
@@ -30,7 +32,7 @@ def free_ports(count: int) -> list[int]:
         if len(ports) == count:
             return sorted(ports)
         port = chance.randrange(_FIRST, _END)
-        if port not in ports and is_free(port) and reserve(port):
+        if is_free(port) and reserve(port):
             ports.add(port)
     raise RuntimeError(f"no {count} free ports between {_FIRST} and {_END}")
 
@@ -48,13 +50,18 @@ def is_free(port: int) -> bool:
 
 def reserve(port: int) -> bool:
     """Make a port this process's own; False if it is another's, or this one's already."""
-    folder = Path(tempfile.gettempdir()) / f"odradek-ports-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    lock = (folder / str(port)).open("a")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
+    if port in _reserved:  # to the kernel a process is never in its own way
         return False
-    _locks.append(lock)
+    try:
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _reserved.add(port)
     return True
+
+
+@cache
+def _locks() -> IO[bytes]:
+    """Open the file for good: closing it anywhere in this process would give up every port."""
+    path = Path(tempfile.gettempdir()) / f"odradek-ports-{os.getuid()}.locks"
+    return path.open("ab")

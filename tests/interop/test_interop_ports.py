@@ -1,5 +1,6 @@
 """Ports of the tests: nobody else gets them, and they come back."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,3 +25,12 @@ def test_a_port_is_a_processs_own_until_it_ends() -> None:
         assert not any(ports.reserve(each) for each in theirs)
         other.communicate("\n", timeout=60)
     assert all(ports.reserve(each) for each in theirs)
+
+
+def test_a_port_is_not_given_twice_and_a_hundred_cost_one_descriptor() -> None:
+    taken = set(ports.free_ports(1))
+    before = len(os.listdir("/dev/fd"))
+    more = ports.free_ports(100)
+    assert len(taken | set(more)) == 101
+    assert not any(ports.reserve(each) for each in more)
+    assert len(os.listdir("/dev/fd")) == before
