@@ -9,6 +9,8 @@ import sys
 
 from hypothesis import HealthCheck, settings
 
+from tests import collected
+
 pytest_plugins = ["tests.interop.kafka_peer.absence"]
 
 # Hundreds of brokers, tools and clients are started. Without bytecode each compiles all that it
@@ -23,3 +25,7 @@ settings.register_profile(
     "exploring", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("steady")
+
+
+def pytest_collection_finish() -> None:
+    collected.freeze()

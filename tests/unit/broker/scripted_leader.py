@@ -94,7 +94,9 @@ class FollowingBroker:
         self.node = self.world.add_node("follower")
         self.disk = SimulatedDisk(self.world.random("disk"), clock=self.node.clock)
         self.store = open_store(
-            self.disk, [PurePosixPath("/a")], config=config or LogConfig(segment_bytes=1 << 20)
+            self.disk,
+            [PurePosixPath("/a")],
+            config=config or LogConfig(segment_bytes=1 << 20, segment_index_bytes=4096),
         )
         ports = ReplicaPorts(
             FOLLOWER, self.clock.monotonic_ms, lambda _: None, _refuse, 1_000, _refuse

@@ -557,7 +557,7 @@ def test_many_partitions_out_of_range_take_two_questions() -> None:
 
 # Syncs.
 
-SYNCED = LogConfig(segment_bytes=1 << 20, flush_messages=1)
+SYNCED = LogConfig(segment_bytes=1 << 20, segment_index_bytes=4096, flush_messages=1)
 
 
 def test_what_must_be_synced_is_synced_before_it_is_acknowledged() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from odradek.node import frozen_heap
 from odradek.node.frozen_heap import FREEZE_US_MIN, FULL_EVERY, FrozenHeap
+from tests import collected
 
 
 class Clock:
@@ -30,10 +31,12 @@ class Cycle:
 
 @pytest.fixture(autouse=True)
 def _thawed() -> Iterator[None]:
+    gc.unfreeze()
     gc.disable()  # no collections but those of the test
     yield
     gc.enable()
     assert gc.get_freeze_count() == 0
+    collected.freeze()
 
 
 def collected_with(clock: Clock, took_us: int) -> int:

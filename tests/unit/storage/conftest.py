@@ -25,7 +25,7 @@ def make_log() -> MakeLog:
 
     def make(**config: Any) -> Log:
         disk = SimulatedDisk(Random(1))
-        settings = LogSettings(LogConfig(**config))
+        settings = LogSettings(LogConfig(**{"segment_index_bytes": 4096, **config}))
         folder = PurePosixPath("/data/t-0")
         return create_log(PARTITION, disk, folder, settings, now_ms=BASE_TIME_MS, random=Random(1))
 
