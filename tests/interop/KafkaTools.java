@@ -20,19 +20,30 @@ import org.apache.kafka.common.utils.Exit;
 public class KafkaTools {
     static final ObjectMapper JSON = new ObjectMapper();
     static final List<Runnable> HOOKS = new ArrayList<>();
+    static final ByteArrayOutputStream SAID = new ByteArrayOutputStream();
+    static final ByteArrayOutputStream WARNED = new ByteArrayOutputStream();
+    // Where a tool exited for the first time; some take that for a failure, and say more.
+    static Exited exited;
 
     static class Exited extends RuntimeException {
         final int code;
+        final byte[] said, warned;
 
         Exited(int code) {
             this.code = code;
+            System.out.flush();
+            System.err.flush();
+            said = SAID.toByteArray();
+            warned = WARNED.toByteArray();
         }
     }
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
         Exit.setExitProcedure((code, message) -> {
-            throw new Exited(code);
+            Exited here = new Exited(code);
+            exited = exited == null ? here : exited;
+            throw here;
         });
         Exit.setShutdownHookAdder((name, runnable) -> HOOKS.add(runnable));
         BufferedReader lines =
@@ -47,13 +58,15 @@ public class KafkaTools {
         PrintStream out = System.out, err = System.err;
         InputStream in = System.in;
         HOOKS.clear();
+        exited = null;
+        SAID.reset();
+        WARNED.reset();
         if (asked.has("stdin")) {
             byte[] text = asked.get("stdin").asText().getBytes(StandardCharsets.UTF_8);
             System.setIn(new ByteArrayInputStream(text));
         }
-        ByteArrayOutputStream said = new ByteArrayOutputStream(), warned = new ByteArrayOutputStream();
-        System.setOut(new PrintStream(said, true, StandardCharsets.UTF_8));
-        System.setErr(new PrintStream(warned, true, StandardCharsets.UTF_8));
+        System.setOut(new PrintStream(SAID, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(WARNED, true, StandardCharsets.UTF_8));
         int code = 0;
         try {
             List<String> arguments = new ArrayList<>();
@@ -62,13 +75,20 @@ public class KafkaTools {
                     .getMethod("main", String[].class)
                     .invoke(null, (Object) arguments.toArray(new String[0]));
         } catch (InvocationTargetException ended) {
-            if (ended.getCause() instanceof Exited exited) {
-                code = exited.code;
-            } else {
+            if (exited == null) {
                 code = 1;
                 ended.getCause().printStackTrace();
             }
         } finally {
+            if (exited != null) {
+                code = exited.code;
+                System.out.flush();
+                System.err.flush();
+                SAID.reset();
+                SAID.write(exited.said);
+                WARNED.reset();
+                WARNED.write(exited.warned);
+            }
             if (asked.has("hooks")) {
                 HOOKS.forEach(Runnable::run);
             }
@@ -79,8 +99,8 @@ public class KafkaTools {
             System.setErr(err);
         }
         return JSON.createObjectNode()
-                .put("out", said.toString(StandardCharsets.UTF_8))
-                .put("err", warned.toString(StandardCharsets.UTF_8))
+                .put("out", SAID.toString(StandardCharsets.UTF_8))
+                .put("err", WARNED.toString(StandardCharsets.UTF_8))
                 .put("status", code)
                 .toString();
     }
