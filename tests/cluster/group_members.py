@@ -6,7 +6,7 @@ tried again: the next one has all that the failed one had.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
@@ -40,6 +40,7 @@ from tests.cluster.processes import Cluster
 POLL_SECONDS = 0.2
 BATCH_MAX = 100
 JOIN_SECONDS_MAX = 120
+ASK_SECONDS_MAX = 10
 COMMIT_VERSION = FETCH_VERSION = 9
 PROBE_PAUSE_SECONDS = 0.005
 
@@ -53,6 +54,8 @@ class GroupClient(Protocol):
     def poll(self) -> list[Record]: ...
 
     def commit(self, offsets: Mapping[int, int]) -> None: ...
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, int | None]: ...
 
     def assignment(self) -> set[int]: ...
 
@@ -69,6 +72,7 @@ class OdradekClient:
             group_protocol="consumer" if protocol == "consumer" else "classic",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            isolation_level="read_committed",  # librdkafka's default
         )
         self._consumer.__enter__()
 
@@ -86,6 +90,11 @@ class OdradekClient:
                 for number, offset in offsets.items()
             }
         )
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, int | None]:
+        asked = [TopicPartition(self._topic, number) for number in partitions]
+        found = self._consumer.committed(asked)
+        return {at.partition: None if each is None else each.offset for at, each in found.items()}
 
     def assignment(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}
@@ -125,6 +134,15 @@ class ConfluentClient:
         for each in self._consumer.commit(offsets=places, asynchronous=False) or ():
             if each.error is not None:
                 raise confluent_kafka.KafkaException(each.error)
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, int | None]:
+        asked = [confluent_kafka.TopicPartition(self._topic, number) for number in partitions]
+        found: dict[int, int | None] = {}
+        for each in self._consumer.committed(asked, ASK_SECONDS_MAX):
+            if each.error is not None:
+                raise confluent_kafka.KafkaException(each.error)
+            found[each.partition] = each.offset if each.offset >= 0 else None
+        return found
 
     def assignment(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}

@@ -93,6 +93,9 @@ class Transactional(Client):
 
 
 class Transactor(Transactional):
+    crashing = 0.05
+    """How many of its transactions end with a new producer in its place."""
+
     def work(self) -> None:
         self.open()
         while not self.load.stopped.is_set():
@@ -113,11 +116,11 @@ class Transactor(Transactional):
         dice = self.chance.random()
         if dice < 0.80:
             self.commit(recording)
-        elif dice < 0.95:
+        elif dice < 1 - self.crashing:
             if dice < 0.90:
                 self.producer.flush(CALL_SECONDS)  # so that there is something to abort
             self.abort(recording)
-        elif dice < 0.98:
+        elif self.chance.random() < 0.6:
             self.open()  # a crash; the coordinator aborts it for the new producer
             recording.end(Outcome.FAIL)
         else:
@@ -138,6 +141,9 @@ class Transactor(Transactional):
 class Copier(Transactional):
     """A member of ``group``; reads ``in``, and writes what it makes of it to ``out``."""
 
+    leaving = 0.01
+    """How many of its transactions end with a new consumer in its place."""
+
     def __init__(self, load: Load, name: str, group: str, *, subscribes: bool) -> None:
         super().__init__(load, name)
         self.group = group
@@ -155,7 +161,7 @@ class Copier(Transactional):
                 recording.end(Outcome.FAIL)
             elif not self._copy(recording, found):
                 self._go_back()
-            if self.chance.random() < 0.01:
+            if self.chance.random() < self.leaving:
                 self.consumer.close()  # the group must rebalance; others may go on with its work
                 self._open_both()
         self.consumer.close()
