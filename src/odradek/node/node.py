@@ -8,7 +8,7 @@ open its logs. Stopped in the reverse one.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
@@ -71,6 +71,7 @@ class Node(QuorumListener):
         self.clock = self.ports.clock
         self.failed = asyncio.Event()
         """Set when the node cannot go on; ``failure`` says why. Its owner stops it then."""
+        self._hurried = asyncio.Event()
         self.failure: Exception | None = None
         self.on_ready: Callable[[str, int], None] = _nobody
         """Called with host and port of each listener as soon as it serves its requests."""
@@ -369,14 +370,15 @@ class Node(QuorumListener):
         node_events.stopped(self.node_id, took_ms, clean=is_clean)
 
     def hurry(self) -> None:
-        """Have ``stop``, which is under way, wait no longer for the controller's permission."""
+        """Have ``stop``, which is under way, wait for no other node: they may be gone as well."""
+        self._hurried.set()
         if self._broker is not None:
             self._broker.lifecycle.give_up_leaving()
 
     async def _stop_leading(self) -> None:
-        done = asyncio.get_running_loop().create_future()
-        self.metadata.stop_leading(partial(done.set_result, None))
-        await done
+        done = asyncio.Event()
+        self.metadata.stop_leading(done.set)
+        await wait_for_any(done, self._hurried)
 
     def _write_down(self) -> bool:
         """Close what is on disk; return whether the next start need not recover."""
@@ -502,6 +504,16 @@ def _call_soon(call: Callable[[], None]) -> Handle:
 
 def _reserve_bytes(disk: Disk) -> int:
     return RESERVE_BYTES if isinstance(disk, OsDisk) else MEMORY_RESERVE_BYTES
+
+
+async def wait_for_any(*events: asyncio.Event) -> None:
+    """Return when one of the events is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 def _nobody(_host: str, _port: int) -> None:

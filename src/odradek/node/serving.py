@@ -22,7 +22,7 @@ from odradek.core.errors import OdradekError
 from odradek.core.event import Event
 from odradek.net.event_loop import new_event_loop
 from odradek.node.frozen_heap import FrozenHeap
-from odradek.node.node import Node
+from odradek.node.node import Node, wait_for_any
 
 _logger: Final = logging.getLogger("odradek.config")
 
@@ -112,7 +112,7 @@ async def _serve(node: Node, on_ready: Callable[[str, int], None]) -> None:
         if await _start(node, stopped):
             heap.freeze()
             try:
-                await _wait_for_any(stopped, node.failed)
+                await wait_for_any(stopped, node.failed)
             finally:
                 await node.stop()
     if node.failure is not None:
@@ -122,7 +122,7 @@ async def _serve(node: Node, on_ready: Callable[[str, int], None]) -> None:
 async def _start(node: Node, stopped: asyncio.Event) -> bool:
     """Start the node; False if it was stopped, or failed, while it waited for other nodes."""
     starting = asyncio.create_task(node.start())
-    interrupted = asyncio.create_task(_wait_for_any(stopped, node.failed))
+    interrupted = asyncio.create_task(wait_for_any(stopped, node.failed))
     await asyncio.wait((starting, interrupted), return_when=asyncio.FIRST_COMPLETED)
     interrupted.cancel()
     if not starting.done():
@@ -133,12 +133,3 @@ async def _start(node: Node, stopped: asyncio.Event) -> bool:
         return False
     starting.result()
     return True
-
-
-async def _wait_for_any(*events: asyncio.Event) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
