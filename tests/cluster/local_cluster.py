@@ -8,8 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from odradek.local.folder import ClusterFolder
 from odradek.local.layout import CONTROLLER_PORTS_FROM
-from odradek.local.process_identity import ProcessIdentity, identify
+from odradek.local.process_identity import ProcessIdentity
 from tests.cluster.flavours import ODRADEK_COMMAND
 from tests.interop.ports import free_ports, is_free, reserve
 
@@ -60,15 +61,11 @@ class LocalCluster:
         assert found is not None, self.output
         return found[1]
 
-    @property
-    def pids(self) -> dict[int, int]:
-        """The pids of the nodes, by id, as the table has them."""
-        rows = re.findall(r"^(\d+) .* (\d+)$", self.output, re.MULTILINE)
-        return {int(node): int(pid) for node, pid in rows}
-
     def identities(self) -> list[ProcessIdentity]:
-        found = [identify(pid) for pid in self.pids.values()]
-        return [each for each in found if each is not None]
+        """The processes of the nodes that run now."""
+        record = ClusterFolder(self.folder).read_run()
+        assert record is not None
+        return list(record.nodes.values())
 
     def wait_for_line(self, pattern: str, seconds_max: float = UP_SECONDS_MAX) -> str:
         """Return the first line of its output that has the pattern in it."""

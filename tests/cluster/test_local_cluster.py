@@ -3,12 +3,15 @@
 import re
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from odradek.client import BlockingConsumer, BlockingProducer
+from tests.cluster.flavours import ODRADEK_COMMAND
 from tests.cluster.local_cluster import LocalCluster, free_base_port
 
 pytestmark = pytest.mark.slow
@@ -77,12 +80,145 @@ def test_down_without_a_cluster_is_one_clear_line(tmp_path: Path, cluster: Local
     assert re.fullmatch(r"Error: there is no cluster in .*none: .*\n", run.stderr), run
 
 
+def leader_of(cluster: LocalCluster, topic: str) -> int:
+    shown = cluster.run(
+        "topics", "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--topic", topic
+    )
+    found = re.search(r"Partition: 0\s+Leader: (\d+)", shown.stdout)
+    assert found is not None, shown
+    return int(found[1])
+
+
+@pytest.fixture
+def payments(cluster: LocalCluster) -> str:
+    """A topic whose partition has a replica on every node, all in sync."""
+    create = ["--create", "--if-not-exists", "--topic", "payments", "--partitions", "1"]
+    run = cluster.run("topics", "--bootstrap-server", cluster.bootstrap_servers, *create)
+    assert run.returncode == 0, run
+    return "payments"
+
+
+def test_a_leader_that_is_killed_under_load_loses_nothing(
+    cluster: LocalCluster, payments: str
+) -> None:
+    leader = leader_of(cluster, payments)
+    acknowledged = 0
+    with (
+        BlockingProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer,
+        ThreadPoolExecutor(1) as aside,
+    ):
+        killing = aside.submit(cluster.local, "kill", str(leader))
+        while not killing.done():
+            producer.send(payments, b"%d" % acknowledged).result()
+            acknowledged += 1
+        told = killing.result()
+    assert re.search(rf"^\d\d:\d\d:\d\d\.\d\d\d node {leader} died \(SIGKILL\)$", told, re.M), told
+    assert re.search(rf"^ +\+\d+\.\d s node {leader} fenced$", told, re.M), told
+    assert re.search(r"^ +\+\d+\.\d s \d+ partitions? ha\w+ new leaders$", told, re.M), told
+    assert re.search(r"first ack of a new leader after \d+\.\d\d s", cluster.output)
+    assert told in cluster.output
+    shown = cluster.local("status")
+    assert re.search(rf"^{leader} .* died ", shown, re.M), shown
+    assert f"`odradek local restart {leader}` starts it" in shown
+    again = cluster.run("local", "kill", str(leader), "--dir", str(cluster.folder))
+    assert again.returncode == 1
+    assert again.stderr.startswith(f"Error: node {leader} does not run (died): ")
+    assert "all replicas are in sync again" in cluster.local("restart", str(leader))
+    read: list[bytes | None] = []
+    with BlockingConsumer(
+        payments,
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="auditors",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        while len(read) < acknowledged:
+            polled = consumer.poll(30.0)
+            assert polled, f"{len(read)} of {acknowledged} records"
+            read += [record.value for records in polled.values() for record in records]
+    assert read == [b"%d" % number for number in range(acknowledged)]
+
+
+def test_a_paused_node_is_fenced_and_comes_back(cluster: LocalCluster, payments: str) -> None:
+    leader = leader_of(cluster, payments)
+    told = cluster.local("pause", str(leader))
+    assert f"node {leader} paused (SIGSTOP)" in told
+    assert f"s node {leader} fenced" in told
+    assert leader_of(cluster, payments) != leader
+    assert re.search(rf"^{leader} .* paused ", cluster.local("status"), re.M)
+    told = cluster.local("resume", str(leader))
+    assert f"node {leader} serves again" in told
+    assert "all replicas are in sync again" in told
+    again = cluster.run("local", "resume", str(leader), "--dir", str(cluster.folder))
+    assert (again.returncode, "not paused" in again.stderr) == (1, True), again
+
+
+def test_a_rolling_restart_takes_each_node_when_all_are_in_sync(
+    cluster: LocalCluster, payments: str
+) -> None:
+    before = cluster.local("status")
+    (active,) = re.findall(r"active controller (\d)", before)
+    told = cluster.local("restart", "--rolling")
+    order = re.findall(r"node (\d) is to stop|(all replicas are in sync) again", told)
+    stops = [node for node, _ in order if node]
+    assert sorted(stops) == ["1", "2", "3"]
+    assert stops[-1] == active
+    assert "died" not in told
+    assert "all replicas in sync" in cluster.local("status")
+    assert set(re.findall(r" (\d+)  +\d+  +\d+  +\d+  +\d+ ", before)).isdisjoint(
+        re.findall(r" (\d+)  +\d+  +\d+  +\d+  +\d+ ", cluster.local("status"))
+    ), "the same processes"
+
+
+def test_logs_are_those_of_the_nodes(cluster: LocalCluster) -> None:
+    whole = cluster.local("logs", "2", "--lines", "10000")
+    assert re.search(r"odradek\.node: started .*node_id=2 ", whole)
+    assert "node_id=1" not in whole
+    heads = {line[:2] for line in cluster.local("logs").splitlines()}
+    assert heads == {"1|", "2|", "3|"}
+
+
+def test_watch_prints_what_up_prints(cluster: LocalCluster) -> None:
+    watch = subprocess.Popen(
+        [ODRADEK_COMMAND, "local", "watch", "--dir", str(cluster.folder)],
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    with watch:
+        assert watch.stdout is not None
+        first = watch.stdout.readline()
+        assert first in cluster.output
+        cluster.local("pause", "1", "--no-wait")
+        cluster.local("resume", "1", "--no-wait")
+        for line in watch.stdout:
+            if "node 1 resumed" in line:
+                break
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["kill", "7"], "there is no node 7; the nodes are 1, 2, 3"),
+        (["logs", "7"], "there is no node 7; the nodes are 1, 2, 3"),
+        (["restart"], "give either the id of a node or --rolling"),
+        (["restart", "1", "--rolling"], "give either the id of a node or --rolling"),
+    ],
+)
+def test_a_wrong_word_is_one_clear_line(
+    cluster: LocalCluster, words: list[str], problem: str
+) -> None:
+    run = cluster.run("local", *words, "--dir", str(cluster.folder))
+    assert run.returncode == 1
+    assert run.stderr.removeprefix("Error: ").startswith(problem), run
+
+
 def test_down_ends_all_nodes_and_the_next_up_goes_on(cluster: LocalCluster) -> None:
     nodes = cluster.identities()
     assert len(nodes) == NODES
+    assert all(each.is_alive() for each in nodes)
     cluster.down()
     assert not any(each.is_alive() for each in nodes)
-    assert not re.search(r"died|SIGKILL", cluster.output)
     again = cluster.run("down", "--dir", str(cluster.folder))
     assert (again.returncode, again.stderr.endswith("is not up\n")) == (1, True), again
     cluster.start()

@@ -18,6 +18,9 @@ _PATIENCE: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "30
 """A cluster that is being disturbed has brokers that do not answer."""
 
 
+WATCH_LINES: Final = 10
+
+
 class LocalGroup(ToolGroup):
     command_class = LocalTool
 
@@ -82,3 +85,90 @@ def _processes(folder: "ClusterFolder") -> "list[LocalProcess]":
         )
         for node in folder.existing().nodes
     ]
+
+
+node_argument = click.argument("node", type=int, metavar="N")
+no_wait_option = click.option(
+    "--no-wait", is_flag=True, help="Do not wait until the cluster has got over it."
+)
+
+
+@local.command()
+@folder_option
+@node_argument
+@no_wait_option
+def kill(path: Path, node: int, no_wait: bool) -> None:
+    """Kill node N (SIGKILL), and show what comes of it."""
+    _order(path, "kill", node=node, wait=not no_wait)
+
+
+@local.command()
+@folder_option
+@node_argument
+@no_wait_option
+def pause(path: Path, node: int, no_wait: bool) -> None:
+    """Pause node N (SIGSTOP): it keeps its connections and does not answer."""
+    _order(path, "pause", node=node, wait=not no_wait)
+
+
+@local.command()
+@folder_option
+@node_argument
+@no_wait_option
+def resume(path: Path, node: int, no_wait: bool) -> None:
+    """Let node N go on after a pause."""
+    _order(path, "resume", node=node, wait=not no_wait)
+
+
+@local.command()
+@folder_option
+@click.argument("node", type=int, metavar="[N]", required=False)
+@click.option("--rolling", is_flag=True, help="All nodes, one after the other.")
+@no_wait_option
+def restart(path: Path, node: int | None, rolling: bool, no_wait: bool) -> None:
+    """Restart node N, cleanly; start it if it does not run.
+
+    With --rolling all nodes in turn, each when all replicas are in sync; the active controller is
+    the last one.
+    """
+    if (node is None) is not rolling:
+        raise click.UsageError("give either the id of a node or --rolling")
+    _order(path, "restart", node=node, rolling=rolling, wait=not no_wait)
+
+
+@local.command()
+@folder_option
+@click.argument("node", type=int, metavar="[N]", required=False)
+@click.option("--lines", type=click.IntRange(0), default=20, show_default=True, metavar="COUNT")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+def logs(path: Path, node: int | None, lines: int, follow: bool) -> None:
+    """Show the end of the log of node N, or of all nodes."""
+    from odradek.local.log_tail import follow_files, last_lines
+
+    folder = open_folder(path)
+    layout = folder.existing()
+    chosen = layout.nodes if node is None else [layout.find(node)]
+    prefixes = {folder.log_file(each.id): f"{each.id}| " if node is None else "" for each in chosen}
+    for line in last_lines(prefixes, lines):
+        click.echo(line)
+    if follow:
+        follow_files(prefixes, click.echo)
+
+
+@local.command()
+@folder_option
+def watch(path: Path) -> None:
+    """Show what happens to the cluster, until Ctrl-C: what `up` prints."""
+    from odradek.local.log_tail import follow_files, last_lines
+
+    folder = open_folder(path)
+    folder.existing()
+    for line in last_lines({folder.events_file: ""}, WATCH_LINES):
+        click.echo(line)
+    follow_files({folder.events_file: ""}, click.echo)
+
+
+def _order(path: Path, command: str, **arguments: object) -> None:
+    from odradek.local.commands import ask_supervisor
+
+    ask_supervisor(open_folder(path), {"command": command, **arguments}, click.echo)

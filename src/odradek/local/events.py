@@ -7,7 +7,8 @@ them with the seconds since.
           +3.1 s fenced
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -15,15 +16,16 @@ from typing import Final
 from odradek.core.clock import Clock
 
 _WIDTH: Final = 12
+Say = Callable[[str], None]
 
 
 class EventLog:
     """Says each line, and appends it to a file that others follow."""
 
-    def __init__(self, file: Path, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(self, file: Path, clock: Clock, say: Say) -> None:
         self._file = file.open("a")
         self._clock = clock
-        self._say = say
+        self._listeners = [say]
 
     def fault(self, text: str) -> None:
         """Tell what was done to the cluster, or happened to it."""
@@ -35,10 +37,24 @@ class EventLog:
         since = f"+{after_ms / 1000:.1f} s"
         self._tell(f"{since:>{_WIDTH}} {text}")
 
+    def note(self, text: str) -> None:
+        """Tell what follows from the lines before."""
+        self._tell(f"{'':>{_WIDTH}} {text}")
+
+    @contextmanager
+    def passed_on(self, say: Say) -> Iterator[None]:
+        """Pass on the lines to somebody else as well."""
+        self._listeners.append(say)
+        try:
+            yield
+        finally:
+            self._listeners.remove(say)
+
     def close(self) -> None:
         self._file.close()
 
     def _tell(self, line: str) -> None:
-        self._say(line)
+        for say in self._listeners:
+            say(line)
         self._file.write(line + "\n")
         self._file.flush()

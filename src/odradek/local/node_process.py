@@ -132,10 +132,14 @@ class NodeProcess:
             is_stopped = self.is_stopping and code in (0, -signal.SIGTERM)
             self.state = NodeState.STOPPED if is_stopped else NodeState.DIED
             self.identity = None
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self.stdout.close()
         return code
+
+    def close_pipes(self) -> None:
+        """Close what led to a process that has ended."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self.stdout.close()
 
     def last_words(self) -> str:
         """Return the last line of its log that says what was wrong; its last line if none does."""
