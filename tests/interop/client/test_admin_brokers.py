@@ -7,6 +7,7 @@ import pytest
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.brokers import FeatureUpdate, UpgradeType
 from odradek.client.admin.log_dirs import TopicPartitionReplica
+from odradek.client.admin.partitions import MOVES_PER_REQUEST_MAX
 from odradek.client.errors import BrokerError, ConfigurationError, KafkaTimeoutError
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
@@ -132,6 +133,26 @@ def test_reassignments_are_listed_or_clearly_refused(cluster_address: str) -> No
         else:
             refused = results[partition].error
             assert "does not know AlterPartitionReassignments" in str(refused)
+
+    with_admin(cluster_address, work)
+
+
+def test_more_moves_than_a_controller_takes_at_once_go_in_several_requests(
+    cluster_address: str,
+) -> None:
+    """Each partition has its own answer, in whichever request it was."""
+    first, last = (TopicPartition(fresh(name), 0) for name in ("first", "last"))
+    missing = [TopicPartition(fresh("missing"), number) for number in range(MOVES_PER_REQUEST_MAX)]
+
+    async def work(admin: Admin) -> None:
+        (await admin.create_topics([first.topic, last.topic])).unwrap()
+        (broker,) = (await admin.describe_api_versions()).unwrap()
+        wanted = {key: [broker] for key in (first, *missing, last)}
+        results = await admin.alter_partition_reassignments(wanted)
+        assert list(results) == list(wanted)
+        assert results[first].error is results[last].error is None
+        codes = {getattr(results[each].error, "code", None) for each in missing}
+        assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     with_admin(cluster_address, work)
 

@@ -57,9 +57,11 @@ class Driver:
         timeout_ms: float | None,
         final: frozenset[ErrorCode] = _NOTHING_FINAL,
         by_controllers: bool = False,
+        keys_max: int | None = None,
     ) -> Results[K, V]:
         """Return a result for each key; codes in ``final`` are answers, though retriable.
 
+        ``keys_max`` is how many a broker takes in one request: more go in several, one by one.
         ``by_controllers`` if they answer it as well when they are asked directly.
         """
         if self.cluster.uses_controllers and not by_controllers:
@@ -67,7 +69,7 @@ class Driver:
             return Results((key, Result(error=refused)) for key in keys)
         if timeout_ms is None:
             timeout_ms = self.cluster.settings.integer("default.api.timeout.ms")
-        return await _Bulk(self.cluster, keys, route, ask, final).run(timeout_ms)
+        return await _Bulk(self.cluster, keys, route, ask, final, keys_max).run(timeout_ms)
 
     async def single(
         self,
@@ -152,12 +154,14 @@ class _Bulk(Generic[K, V]):
         route: Route[K],
         ask: Ask[K, V],
         final: frozenset[ErrorCode],
+        keys_max: int | None,
     ) -> None:
         self._cluster = cluster
         self._keys = list(dict.fromkeys(keys))
         self._route = route
         self._ask = ask
         self._final = final
+        self._keys_max = keys_max
         self._open: dict[K, KafkaError | None] = dict.fromkeys(self._keys)
         self._done: dict[K, Result[V]] = {}
 
@@ -191,6 +195,11 @@ class _Bulk(Generic[K, V]):
         await asyncio.gather(*(self._ask_node(node_id, keys) for node_id, keys in by_node.items()))
 
     async def _ask_node(self, node_id: int, keys: list[K]) -> None:
+        size = self._keys_max or len(keys)
+        for start in range(0, len(keys), size):
+            await self._ask_once(node_id, keys[start : start + size])
+
+    async def _ask_once(self, node_id: int, keys: list[K]) -> None:
         try:
             answers = await self._ask(node_id, keys)
         except (KafkaError, ApiError) as error:

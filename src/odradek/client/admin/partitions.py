@@ -39,6 +39,8 @@ from odradek.protocol.generated.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 
+MOVES_PER_REQUEST_MAX: Final = 10_000
+"""Kafka's controllers, and ours, refuse a request for more as a whole."""
 _CONSUMER: Final = -1
 # The newest version each mark came with: an old broker would take it for a point in time.
 _MARK_SINCE: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
@@ -193,6 +195,8 @@ class PartitionOperations:
     ) -> Results[TopicPartition, None]:
         """Give partitions new replicas, or with None stop the move that is under way.
 
+        A controller takes no more than 10,000 of them at once, so more go in several requests:
+        when one is refused, the moves of those before it have begun.
         To forbid a change of the replication factor, brokers of 4.1 or later are needed.
         """
         driver = self._driver
@@ -235,6 +239,7 @@ class PartitionOperations:
             timeout_ms=timeout_ms,
             final=final,
             by_controllers=True,
+            keys_max=MOVES_PER_REQUEST_MAX,
         )
 
     async def list_partition_reassignments(

@@ -178,6 +178,8 @@ class BlockingAdmin(Twin[Admin]):
     ) -> Results[TopicPartition, None]:
         """Give partitions new replicas, or with None stop the move that is under way.
 
+        A controller takes no more than 10,000 of them at once, so more go in several requests:
+        when one is refused, the moves of those before it have begun.
         To forbid a change of the replication factor, brokers of 4.1 or later are needed.
         """
         return self._run(
