@@ -31,6 +31,7 @@ CONFIGS = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "auto.leader.rebalance.enable": "false",
+    "leader.imbalance.check.interval.seconds": "1",  # would be soon, if it were enabled
 }
 Run = Callable[..., "CompletedProcess[str]"]
 TOOLS: tuple[Run, ...] = (kafka_tool, odradek_tool)
