@@ -152,6 +152,30 @@ def test_a_paused_node_is_fenced_and_comes_back(cluster: LocalCluster, payments:
     assert (again.returncode, "not paused" in again.stderr) == (1, True), again
 
 
+def test_a_node_that_is_cut_off_is_replaced_and_catches_up(
+    cluster: LocalCluster, payments: str
+) -> None:
+    leader = leader_of(cluster, payments)
+    told = cluster.local("cut", str(leader))
+    others = sorted({"1", "2", "3"} - {str(leader)})
+    shown = {" and ".join(sorted([str(leader), other])) for other in others}
+    assert set(re.findall(r"\d and \d", told)) == shown
+    assert f"s node {leader} fenced" in told
+    assert cluster.local("status").count("cut: ") == 1
+    servers = ",".join(
+        f"127.0.0.1:{number}"
+        for number in re.findall(r":(\d+)", cluster.bootstrap_servers)
+        if not cluster.bootstrap_servers.split(",")[leader - 1].endswith(number)
+    )
+    with BlockingProducer(bootstrap_servers=servers, acks="all") as producer:
+        producer.send(payments, b"meanwhile").result()
+    told = cluster.local("heal")
+    assert f"node {leader} serves again" in told
+    assert "all replicas are in sync again" in told
+    again = cluster.run("local", "heal", "--dir", str(cluster.folder))
+    assert (again.returncode, again.stderr) == (1, "Error: nothing is cut\n")
+
+
 def test_a_rolling_restart_takes_each_node_when_all_are_in_sync(
     cluster: LocalCluster, payments: str
 ) -> None:
@@ -201,6 +225,7 @@ def test_watch_prints_what_up_prints(cluster: LocalCluster) -> None:
     [
         (["kill", "7"], "there is no node 7; the nodes are 1, 2, 3"),
         (["logs", "7"], "there is no node 7; the nodes are 1, 2, 3"),
+        (["cut", "1:7"], "there is no node 7; the nodes are 1, 2, 3"),
         (["restart"], "give either the id of a node or --rolling"),
         (["restart", "1", "--rolling"], "give either the id of a node or --rolling"),
     ],

@@ -1,8 +1,9 @@
 """``odradek local``: looks at the cluster that ``odradek up`` runs, and disturbs it on purpose."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -11,7 +12,7 @@ from odradek.cli.tool_options import Server, ToolGroup, server_options
 
 if TYPE_CHECKING:
     from odradek.cli.cluster_status import LocalProcess
-    from odradek.local.folder import ClusterFolder
+    from odradek.local.layout import Layout
 
 
 _PATIENCE: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "3000"}
@@ -39,18 +40,16 @@ def status(path: Path, server: Server | None) -> None:
     from odradek.client.admin.admin import SETTINGS, Admin
     from odradek.client.errors import KafkaTimeoutError
     from odradek.client.settings import as_settings
+    from odradek.local.commands import ask_supervisor
 
     processes: list[LocalProcess] = []
     if server is None:
         folder = open_folder(path)
-        layout = folder.existing()
-        processes = _processes(folder)
-        running = [
-            each.listener
-            for each in processes
-            if each.state == "running" and "broker" in each.roles
-        ]
-        server = Server({"bootstrap.servers": ",".join(running) or layout.bootstrap_servers})
+        answer = ask_supervisor(folder, {"command": "processes"}, click.echo)
+        processes = _processes(folder.existing(), answer["nodes"])
+        if answer["cuts"]:
+            click.echo(f"cut: {answer['cuts']} (`odradek local heal` undoes it)")
+        server = Server({"bootstrap.servers": answer["bootstrap"]})
     settings = as_settings({**_PATIENCE, **server.known(SETTINGS)})
 
     async def show() -> None:
@@ -69,11 +68,9 @@ def status(path: Path, server: Server | None) -> None:
             click.echo(line)
 
 
-def _processes(folder: "ClusterFolder") -> "list[LocalProcess]":
+def _processes(layout: "Layout", states: Mapping[str, Any]) -> "list[LocalProcess]":
     from odradek.cli.cluster_status import LocalProcess
-    from odradek.local.commands import ask_supervisor
 
-    states = ask_supervisor(folder, {"command": "processes"}, click.echo)["nodes"]
     return [
         LocalProcess(
             node.id,
@@ -83,7 +80,7 @@ def _processes(folder: "ClusterFolder") -> "list[LocalProcess]":
             node.address or node.controller_address or "-",
             node.rack,
         )
-        for node in folder.existing().nodes
+        for node in layout.nodes
     ]
 
 
@@ -118,6 +115,26 @@ def pause(path: Path, node: int, no_wait: bool) -> None:
 def resume(path: Path, node: int, no_wait: bool) -> None:
     """Let node N go on after a pause."""
     _order(path, "resume", node=node, wait=not no_wait)
+
+
+@local.command()
+@folder_option
+@click.argument("word", metavar="N | N:M | 'N>M'")
+@no_wait_option
+def cut(path: Path, word: str, no_wait: bool) -> None:
+    """Cut node N off from the others, N and M from each other, or what goes from N to M.
+
+    Bytes wait until `heal`. Clients still reach every node.
+    """
+    _order(path, "cut", word=word, wait=not no_wait)
+
+
+@local.command()
+@folder_option
+@no_wait_option
+def heal(path: Path, no_wait: bool) -> None:
+    """Undo all cuts."""
+    _order(path, "heal", wait=not no_wait)
 
 
 @local.command()

@@ -4,10 +4,13 @@ Only the supervisor signals its nodes, and it is their parent: until it has noti
 (``reap``), the kernel gives the pid to nobody else.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import IO, Final
@@ -93,6 +96,15 @@ class NodeProcess:
         if self.state is NodeState.STARTING and served >= set(self.layout.ports):
             self.state = NodeState.RUNNING
         return True
+
+    def hold(self, held: Mapping[int, str]) -> None:
+        """Have it hold back what goes to these ports, or comes from there (``gate``)."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended
+            os.write(
+                self._process.stdin.fileno(), json.dumps({"hold": dict(held)}).encode() + b"\n"
+            )
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is said.

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.local.commands import Say
+from odradek.local.cuts import lost_brokers, parse_cut, shown_cuts
 from odradek.local.errors import LocalClusterError
 from odradek.local.node_process import NodeProcess, NodeState
 
@@ -25,11 +26,17 @@ POLL_SECONDS: Final = 0.02
 
 
 async def processes(supervisor: "Supervisor", _: Request, __: Say) -> Mapping[str, Any]:
-    """Tell which nodes run."""
+    """Tell which nodes run, what is cut, and whom to ask about the cluster."""
+    askable = [each.address for each in supervisor.askable() if each.address is not None]
     states = {
         str(node.id): {"state": node.state.value, "pid": node.pid} for node in supervisor.nodes
     }
-    return {"nodes": states}
+    return {
+        "nodes": states,
+        "cuts": shown_cuts(supervisor.cuts),
+        # The first one is the least cut off.
+        "bootstrap": askable[0] if askable else supervisor.layout.bootstrap_servers,
+    }
 
 
 async def down(supervisor: "Supervisor", _: Request, __: Say) -> None:
@@ -70,6 +77,35 @@ async def restart(supervisor: "Supervisor", request: Request, say: Say) -> None:
             return
         node = supervisor.nodes.find(request["node"])
         await _restart(supervisor, node)
+        await _settle(supervisor, request)
+
+
+async def cut(supervisor: "Supervisor", request: Request, say: Say) -> None:
+    """Let bytes between nodes wait."""
+    pairs = parse_cut(request["word"], supervisor.layout)
+    with _told(supervisor, say):
+        supervisor.set_cuts(supervisor.cuts | pairs)
+        supervisor.events.fault(f"cut {request['word']}: {shown_cuts(pairs)}")
+        view = supervisor.watch.story.view
+        lost = set() if view is None else lost_brokers(pairs, supervisor.layout, view.controller)
+        if not lost:
+            supervisor.events.note("both still reach the active controller: nobody is fenced")
+            return
+        supervisor.watch.on_down(lost)
+        await _settle(supervisor, request)
+
+
+async def heal(supervisor: "Supervisor", request: Request, say: Say) -> None:
+    """Undo all cuts."""
+    if not supervisor.cuts:
+        raise LocalClusterError("nothing is cut")
+    with _told(supervisor, say):
+        apart = {node for pair in supervisor.cuts for node in pair}
+        supervisor.set_cuts(set())
+        supervisor.events.fault("healed: all nodes reach each other")
+        running = {node.id for node in supervisor.nodes if node.state is NodeState.RUNNING}
+        brokers = {node.id for node in supervisor.layout.brokers}
+        supervisor.watch.on_back(apart & running & brokers)
         await _settle(supervisor, request)
 
 
@@ -164,4 +200,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "pause": pause,
     "resume": resume,
     "restart": restart,
+    "cut": cut,
+    "heal": heal,
 }

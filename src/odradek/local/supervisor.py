@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from odradek.core.clock import Clock
 from odradek.local.commands import CommandServer, Say
+from odradek.local.cuts import Pair, held_ports
 from odradek.local.errors import LocalClusterError
 from odradek.local.events import EventLog
 from odradek.local.folder import ClusterFolder, RunRecord
@@ -42,7 +43,8 @@ class Supervisor:
         self.layout = layout
         self.clock = clock
         self.events = EventLog(folder.events_file, clock, say)
-        self.watch = Watch(self._askable, clock, self.events)
+        self.watch = Watch(self.askable, clock, self.events)
+        self.cuts: set[Pair] = set()
         self._on_ready = on_ready
         self._stop_asked = asyncio.Event()
         self._is_ready = False
@@ -102,19 +104,33 @@ class Supervisor:
 
     async def _stop_all(self) -> None:
         """Stop brokers, then controllers, which the brokers need to leave in good order."""
+        if self.cuts:
+            self.set_cuts(set())
         await self.nodes.stop([node for node in self.nodes if node.layout.is_broker])
         await self.nodes.stop([node for node in self.nodes if not node.layout.is_broker])
 
-    def _askable(self) -> list[NodeLayout]:
-        return [
+    def set_cuts(self, cuts: set[Pair]) -> None:
+        """Let bytes from some nodes to others wait, and no other bytes any more."""
+        self.cuts = cuts
+        for node in self.nodes:
+            if node.state.has_process:
+                node.hold(held_ports(cuts, self.layout, node.id))
+
+    def askable(self) -> list[NodeLayout]:
+        """Return the brokers that run; those that are cut off last."""
+        apart = [node_id for pair in self.cuts for node_id in pair]
+        running = [
             node.layout
             for node in self.nodes
             if node.layout.is_broker and node.state is NodeState.RUNNING
         ]
+        return sorted(running, key=lambda node: apart.count(node.id))
 
     # What happens to nodes.
 
-    def _on_started(self, _: NodeProcess) -> None:
+    def _on_started(self, node: NodeProcess) -> None:
+        if self.cuts:
+            node.hold(held_ports(self.cuts, self.layout, node.id))
         self.write_run()
 
     def _on_ended(self, node: NodeProcess, code: int) -> None:
