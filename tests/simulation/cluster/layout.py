@@ -16,6 +16,8 @@ from odradek.storage.disk import Disk
 
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+OTHER_CONTROLLER_PORT: Final = 9094
+"""Where a controller listens that was moved."""
 
 CONFIGS: Final = {
     "log.dirs": "/data",
@@ -66,6 +68,11 @@ class Layout:
     features: tuple[str, ...] = ()
     """As ``storage format --feature`` has them; what is not named is the release's."""
     racks: Mapping[int, str] = field(default_factory=dict)
+    moved: frozenset[int] = frozenset()
+    """The controllers that listen at ``OTHER_CONTROLLER_PORT`` now."""
+
+    def controller_port(self, node_id: int) -> int:
+        return OTHER_CONTROLLER_PORT if node_id in self.moved else CONTROLLER_PORT
 
     @property
     def controllers(self) -> list[Place]:
@@ -124,7 +131,8 @@ def draw_layout(random: Random, shape: str | None = None) -> Layout:
 def make_config(layout: Layout, place: Place) -> BrokerConfig:
     """Return what stands in the config file of a machine."""
     listeners = [f"PLAINTEXT://{place.name}:{CLIENT_PORT}"] * place.is_broker
-    listeners += [f"CONTROLLER://{place.name}:{CONTROLLER_PORT}"] * place.is_controller
+    port = layout.controller_port(place.node_id)
+    listeners += [f"CONTROLLER://{place.name}:{port}"] * place.is_controller
     texts = {
         **CONFIGS,
         **(BROKER if place.is_broker else {}),
@@ -135,11 +143,12 @@ def make_config(layout: Layout, place: Place) -> BrokerConfig:
     }
     if place.node_id in layout.racks:
         texts["broker.rack"] = layout.racks[place.node_id]
-    addresses = {each.node_id: f"{each.name}:{CONTROLLER_PORT}" for each in layout.controllers}
+    places = layout.controllers
     if layout.is_dynamic:
-        texts["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
+        servers = [f"{each.name}:{layout.controller_port(each.node_id)}" for each in places]
+        texts["controller.quorum.bootstrap.servers"] = ",".join(servers)
     else:
-        voters = [f"{node_id}@{address}" for node_id, address in addresses.items()]
+        voters = [f"{each.node_id}@{each.name}:{CONTROLLER_PORT}" for each in places]
         texts["controller.quorum.voters"] = ",".join(voters)
     overrides = parse_overrides(f"{key}={value}" for key, value in texts.items())
     return load_broker_config(overrides, small_segments=True).config
@@ -165,7 +174,7 @@ class Formatting:
         layout = self._layout
         first = [place.node_id for place in layout.controllers[: layout.first_voters]]
         joins = is_replaced or config.node_id not in first
-        is_dynamic = layout.is_dynamic and config.is_controller
+        is_dynamic = config.is_controller and not config.quorum_voters
         request = FormatRequest(
             cluster_id=self.cluster_id,
             initial_controllers=self._initial_controllers if is_dynamic and not joins else None,

@@ -74,6 +74,10 @@ class Machine:
         self.load_seconds = 0.0
         """How long it takes to bring what is committed into the image: more for one that lags."""
 
+    def configure(self, layout: Layout) -> None:
+        """Change the config file: it counts from the next start on."""
+        self.config = make_config(layout, self.place)
+
     @property
     def is_up(self) -> bool:
         return self.node is not None

@@ -15,6 +15,7 @@ from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
 from odradek.metadata.features import KRAFT_VERSION
 from odradek.metadata.record_versions import VersionedRecord
+from odradek.metadata.snapshots import QuorumRecords
 from odradek.net.server import ConnectionInfo, Reply, Server
 from odradek.protocol.apis import api_for_key
 from odradek.protocol.framing import Request, frame_response
@@ -35,6 +36,7 @@ from odradek.quorum.node_ports import NodePorts
 from odradek.quorum.quorum_listener import NotLeaderError, QuorumListener
 from odradek.quorum.quorum_settings import QuorumSettings
 from odradek.quorum.raft_channel import RaftLanes
+from odradek.quorum.voters_record import voters_to_record
 from odradek.raft.messages import ReplicaKey
 from odradek.storage.flush_plan import FlushPlan
 from odradek.storage.log_directory import open_directories
@@ -149,6 +151,22 @@ class QuorumNode(QuorumListener):
                 self._append([VersionedRecord(level, 0)], lambda: None)
             else:
                 self._append_topic()
+
+    def upgrade(self) -> bool:
+        """Let the log name the voters (``kraft.version`` 1), as the leader that knows all of them.
+
+        As the controller does for UpdateFeatures; return whether it was appended.
+        """
+        quorum = self.metadata
+        assert quorum is not None
+        voters = quorum.upgraded_voters
+        if voters is None or not voters.supports(1) or quorum.appended_kraft_version:
+            return False
+        try:
+            quorum.append_quorum(QuorumRecords(1, voters_to_record(voters)), quorum.epoch)
+        except (NotLeaderError, ApiError):
+            return False
+        return True
 
     def _append_topic(self) -> None:
         self._ledger.topics_named += 1

@@ -1,8 +1,12 @@
 """Storms on a metadata quorum whose voters come, go and lose their disks.
 
-It begins with one voter of five controllers. An operator wants three, five and three again, asks
-the leader, and asks again after a while; every second seed the controllers join by themselves. A
-disk is lost only while the others are whole and agree who votes: no quorum outlives more.
+It begins with one voter of five controllers, or with five that only the configs name and that are
+upgraded (``kraft.version`` 1). An operator wants three, five and three again, asks the leader, and
+asks again after a while; every second seed the controllers join by themselves. Now and then a
+controller gets another port. A disk is lost, and a controller moved, only while the others are
+whole and agree who votes, and where: no quorum outlives more.
+
+``voter_strikes`` crashes nodes at each step of these changes.
 """
 
 from dataclasses import replace
@@ -17,11 +21,14 @@ from odradek.protocol.message import Message
 from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.raft.leader import Leader
 from odradek.raft.messages import ReplicaKey
+from odradek.raft.voters import VoterSet
 from tests.simulation.cluster.cluster import HEAL_SECONDS_MAX
-from tests.simulation.cluster.layout import CONTROLLER_PORT, Layout, draw_layout
+from tests.simulation.cluster.layout import Layout, draw_layout
 from tests.simulation.cluster.machine import Machine
 from tests.simulation.cluster.oracle import ViolationError
 from tests.simulation.cluster.quorum_cluster import QuorumCluster
+from tests.simulation.cluster.quorum_node import QuorumNode
+from tests.simulation.cluster.voter_strikes import VoterStrikes
 
 SIZES: Final = (3, 5, 3)
 PATIENCE_SECONDS: Final = 4.0
@@ -31,20 +38,39 @@ NEW_DISK_SECONDS: Final = 1.0
 class VoterCluster(QuorumCluster):
     def draw_layout(self, shape: str | None) -> Layout:
         drawn = draw_layout(self.world.random("layout"), shape or "5 controllers")
-        self._joins = self.world.seed % 2 == 1
+        self.joins = self.world.seed % 2 == 1
+        self._upgrades = self.world.seed % 3 == 2
         configs = dict(drawn.configs)
-        configs["controller.quorum.auto.join.enable"] = str(self._joins).lower()
-        return replace(drawn, is_dynamic=True, first_voters=1, configs=configs)
+        configs["controller.quorum.auto.join.enable"] = str(self.joins).lower()
+        # With Kafka's 20 most of what is sent are vain tries of those that know no leader.
+        configs["controller.quorum.retry.backoff.ms"] = "100"
+        first_voters = len(drawn.controllers) if self._upgrades else 1
+        is_dynamic = not self._upgrades
+        return replace(drawn, is_dynamic=is_dynamic, first_voters=first_voters, configs=configs)
 
     def start(self) -> None:
         self._random = self.world.random("operator")
         self._sizes = cycle(SIZES)
         self.wanted = next(self._sizes)
+        self.replaced: set[int] = set()
+        """The controllers with a new disk that do not vote again yet."""
+        self._wiped: set[ReplicaKey] = set()
+        self._strikes = VoterStrikes(self)
         self._has_healed = False
         self._asked: object = None
         self._asked_at = 0.0
         super().start()
         self._operate()
+
+    def is_wiped(self, key: ReplicaKey) -> bool:
+        """Whether the disk that a voter had is gone."""
+        return key in self._wiped
+
+    def _after_round(self, name: str) -> None:
+        super()._after_round(name)
+        machine = self.machines.get(name)
+        if machine is not None:
+            self._strikes.look(machine)
 
     # The operator.
 
@@ -59,8 +85,15 @@ class VoterCluster(QuorumCluster):
         quorum = None if leader is None else leader.quorum
         if leader is None or quorum is None or leader.is_paused:
             return
-        if self._random.random() < 0.1 and self._may_lose_disk(quorum):
+        if not self.layout.is_dynamic:
+            self._upgrade(leader, quorum)
+            return
+        chance = self._random.random()
+        if chance < 0.1 and self._is_whole(quorum, voters_min=3):
             self._lose_disk(self._random.choice(list(self.machines.values())))
+            return
+        if chance > 0.9 and self._is_whole(quorum) and not self._has_healed:
+            self._change_port(self._random.choice(list(self.machines.values())))
             return
         request = self._plan(quorum)
         if request is not None:
@@ -76,8 +109,8 @@ class VoterCluster(QuorumCluster):
             self.wanted = next(self._sizes)
         ids = {key.id for key in voters}
         others = [key for node_id, key in sorted(known.items()) if node_id not in ids]
-        if len(voters) < self.wanted and others and not self._joins:
-            return _add(self._random.choice(others))
+        if len(voters) < self.wanted and others and not self.joins:
+            return self._add(self._random.choice(others))
         if len(voters) > max(self.wanted, 1):
             is_own = self._random.random() < 0.4
             return _remove(quorum.replica_key if is_own else self._random.choice(voters))
@@ -87,6 +120,15 @@ class VoterCluster(QuorumCluster):
         """Return the controllers as their disks have them, of those that are up."""
         quorums = [machine.quorum for machine in self.machines.values()]
         return {each.node_id: each.replica_key for each in quorums if each is not None}
+
+    def _add(self, key: ReplicaKey) -> Message:
+        port = self.layout.controller_port(key.id)
+        return AddRaftVoterRequest(
+            cluster_id=None,
+            voter_id=key.id,
+            voter_directory_id=key.directory_id or Uuid(16),
+            listeners=[Listener(name="CONTROLLER", host=f"node-{key.id}", port=port)],
+        )
 
     def _ask(self, leader: Machine, quorum: MetadataQuorum, request: Message) -> None:
         self._asked, self._asked_at = request, self.world.now
@@ -99,13 +141,37 @@ class VoterCluster(QuorumCluster):
             code: int = answer.error_code  # type: ignore[attr-defined]
             if code == ErrorCode.NONE:
                 is_added = isinstance(request, AddRaftVoterRequest)
+                self._check_told(leader.name, quorum, request)
                 self.oracle.reached["voters added" if is_added else "voters removed"] += 1
 
         leader.sim.loop.call_soon(quorum.handle, request, request.VERSION_MAX, answered)
 
-    # Disks.
+    def _check_told(self, leader: str, quorum: MetadataQuorum, request: Message) -> None:
+        """Check that a change which the operator was told of is committed."""
+        assert isinstance(request, AddRaftVoterRequest | RemoveRaftVoterRequest)
+        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        voters = quorum.raft._quorum.history.at(quorum.high_watermark or 0)
+        if voters.contains(key) is not isinstance(request, AddRaftVoterRequest):
+            known = f"{voters.ids} are the voters at {quorum.high_watermark}"
+            self.world.fail(leader, f"{request} was answered, and {known}")
 
-    def _may_lose_disk(self, leader: MetadataQuorum) -> bool:
+    def _upgrade(self, leader: Machine, quorum: MetadataQuorum) -> None:
+        """Let the log name the voters, and the configs no more once it does."""
+        if quorum.kraft_version:
+            self.oracle.reached["kraft.version upgraded"] += 1
+            self.layout = replace(self.layout, is_dynamic=True)
+            self._configure()
+        elif isinstance(node := leader.node, QuorumNode):
+            leader.sim.loop.call_soon(node.upgrade)
+
+    def _configure(self) -> None:
+        for machine in self.machines.values():
+            machine.configure(self.layout)
+
+    # Disks and ports.
+
+    def _is_whole(self, leader: MetadataQuorum, voters_min: int = 1) -> bool:
+        """Whether all controllers are up, and know the voters as they are."""
         role, known = leader.raft.role, self._known_keys()
         if not isinstance(role, Leader) or role.change is not None:
             return False
@@ -113,21 +179,41 @@ class VoterCluster(QuorumCluster):
         quorums = [machine.quorum for machine in self.machines.values()]
         agree = all(each is not None and each.raft.voters == voters for each in quorums)
         are_whole = agree and all(known[key.id] == key for key in voters.voters)
-        return are_whole and len(voters.voters) >= 3
+        are_there = all(self._is_there(voters, key.id) for key in voters.voters)
+        return are_whole and are_there and len(voters.voters) >= voters_min
+
+    def _is_there(self, voters: VoterSet, node_id: int) -> bool:
+        """Whether a voter listens where the log says."""
+        (endpoint,) = voters.details[node_id].endpoints
+        return endpoint.port == self.layout.controller_port(node_id)
 
     def _lose_disk(self, machine: Machine) -> None:
         self.say(f"{machine.name} loses its disk")
+        quorum = machine.quorum
+        assert quorum is not None
+        self._wiped.add(quorum.replica_key)
+        self.replaced.add(machine.place.node_id)
         machine.kill()
         machine.replace_disk()
         self.oracle.on_new_disk(machine)
         self.world.call_later(NEW_DISK_SECONDS, machine.start)
 
+    def _change_port(self, machine: Machine) -> None:
+        """Start a controller again with another port: if it votes, it says so (UpdateRaftVoter)."""
+        moved = self.layout.moved ^ {machine.place.node_id}
+        self.layout = replace(self.layout, moved=moved)
+        self.say(f"{machine.name} moves to {self.layout.controller_port(machine.place.node_id)}")
+        self.oracle.reached["ports changed"] += 1
+        self._configure()
+        machine.kill()
+        machine.start()
+
     # The end.
 
     def check_well(self) -> None:
-        self._has_healed = True
+        self._has_healed = self._strikes.is_over = True
         super().check_well()
-        self.wanted = len(self.machines) if self._joins else self.wanted
+        self.wanted = len(self.machines) if self.joins else self.wanted
         end = self.world.now + 3 * HEAL_SECONDS_MAX
         while problems := self._problems_of_voters():
             if self.world.now >= end:
@@ -142,15 +228,8 @@ class VoterCluster(QuorumCluster):
         voters, known = leader.quorum.raft.voters.voters, self._known_keys()
         if len(voters) != self.wanted or any(known.get(key.id) != key for key in voters):
             return f"the voters are {[key.id for key in voters]}, and not {self.wanted}"
-        return ""
-
-
-def _add(key: ReplicaKey) -> Message:
-    listener = Listener(name="CONTROLLER", host=f"node-{key.id}", port=CONTROLLER_PORT)
-    directory_id = key.directory_id or Uuid(16)
-    return AddRaftVoterRequest(
-        cluster_id=None, voter_id=key.id, voter_directory_id=directory_id, listeners=[listener]
-    )
+        lost = [key.id for key in voters if not self._is_there(leader.quorum.raft.voters, key.id)]
+        return f"{lost} listen elsewhere than the log says" if lost else ""
 
 
 def _remove(key: ReplicaKey) -> Message:
