@@ -4,6 +4,7 @@ With ``--trace`` one seed is run and its lines are printed; ``--schedule FILE`` 
 """
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ def main() -> int:
 def run_many(run: Callable[[int], Outcome], seeds: range, processes: int) -> int:
     begun, failed, events = time.perf_counter(), 0, 0
     reached: dict[str, int] = {}
+    gc.freeze()  # modules are no garbage: collections after each seed need not look at them
     with ProcessPoolExecutor(processes) as pool:
         for outcome in pool.map(run, seeds, chunksize=4):
             failed += outcome.failure is not None
