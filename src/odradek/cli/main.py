@@ -39,6 +39,7 @@ TOOLS: Final[Mapping[str, str]] = {
     "pipeline": "Check, run, watch and reset pipelines on Spark.",
     "reassign-partitions": "Propose moves of partitions between brokers.",
     "serve": "Run a broker.",
+    "stop": "Stop nodes that run in the background.",
     "storage": "Format log directories, and look at them.",
     "topics": "Create, delete, describe, list and alter topics.",
     "transactions": "Look into transactions and end those that hang.",

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def _refuse_daemon(_: click.Context, __: click.Parameter, value: bool) -> None:
-    if value:
-        raise click.UsageError("-daemon is not an option here: end the line with &, or let systemd")
-
-
 @click.command()
 @click.argument("properties", required=False, type=_FILE)
 @click.option("--config", "config_file", type=_FILE, help="The same as PROPERTIES.")
-@click.option("-daemon", is_flag=True, hidden=True, expose_value=False, callback=_refuse_daemon)
+@click.option(
+    "-daemon",
+    "--daemon",
+    "is_daemon",
+    is_flag=True,
+    help="Run it in the background; return when it is ready. `odradek stop` ends it.",
+)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -76,6 +77,7 @@ def serve(
     metrics_host: str,
     log_format: "LogFormat",
     log_level: str,
+    is_daemon: bool,
 ) -> None:
     """Run a node. With no options: a broker on 127.0.0.1:9092, data in a folder of this user's.
 
@@ -103,6 +105,15 @@ def serve(
         own.append(f"log.dirs={data_dir}")
     if port is not None:
         own.append(f"listeners=PLAINTEXT://127.0.0.1:{port}")
+    if is_daemon:
+        file = properties or config_file
+        words = [] if file is None else [str(file)]
+        words += [word for each in (*own, *overrides) for word in ("--override", each)]
+        if metrics_port is not None:
+            words += ["--metrics-port", str(metrics_port), "--metrics-host", metrics_host]
+        words += ["--log-format", log_format, "--log-level", log_level]
+        _start_daemon(file, [*own, *overrides], words)
+        return
     with logging_to(sys.stderr, log_format, log_level):
         try:
             _run(properties or config_file, [*own, *overrides], metrics_host, metrics_port)
@@ -128,6 +139,22 @@ def _run(
         click.echo(f"odradek ready on {host}:{port}")
 
     run(node, loaded, on_ready, endpoint)
+
+
+def _start_daemon(config_file: Path | None, overrides: list[str], words: list[str]) -> None:
+    from odradek.core.errors import OdradekError
+    from odradek.local.daemons import start_daemon
+    from odradek.node.serving import load_config
+
+    try:
+        daemon, ready = start_daemon(load_config(config_file, overrides).config, words)
+    except (OdradekError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    for address in ready:
+        click.echo(f"odradek ready on {address}")
+    if not ready:
+        click.echo("not ready yet: it waits for other nodes of its cluster, or recovers its logs")
+    click.echo(f"node {daemon.node_id}, pid {daemon.process.pid}, log {daemon.log}")
 
 
 def _log_end(error: Exception) -> None:

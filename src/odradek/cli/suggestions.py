@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-_KAFKA_NAMES: Final = {"server-start": "serve"}
+_KAFKA_NAMES: Final = {"server-start": "serve", "server-stop": "stop"}
 """Scripts of Kafka whose commands have other names here."""
 
 

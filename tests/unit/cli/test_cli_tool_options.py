@@ -154,7 +154,6 @@ OLD = [
         "--record-size",
     ),
     ("configs --zookeeper z --alter", "use --bootstrap-server"),
-    ("serve -daemon", "end the line with &"),
 ]
 
 
