@@ -126,6 +126,13 @@ def test_one_failed_disk_costs_its_partitions_and_two_cost_the_broker(tmp_path: 
         assert site.in_sync()[gone] == {OTHER}
         assert site.in_sync()[1 - gone] == {FAILING, OTHER}
 
+        site.node.stop()
+        site.node.restart()
+        site.send()
+        wait_until(lambda: site.in_sync()[1 - gone] == {FAILING, OTHER}, "it follows again")
+        assert site.in_sync()[gone] == {OTHER}
+        check_log_dirs(cluster, lost)
+
         site.fail(second)
         site.send()
         assert site.node.wait_for_end() == 1

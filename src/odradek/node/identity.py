@@ -38,10 +38,17 @@ def find_cluster_id(disk: Disk, config: BrokerConfig, random: Random) -> str:
             f"node.id={config.node_id}. Correct the node's settings, or give it a directory of "
             "its own"
         )
-    others = [PurePath(path) for path in config.log_dirs]
-    found = [each for each in (meta, *(_read(disk, path) for path in others)) if each is not None]
+    others = (_read_if_disk_works(disk, PurePath(path)) for path in config.log_dirs)
+    found = [each for each in (meta, *others) if each is not None]
     known = [each.cluster_id for each in found if each.cluster_id is not None]
     return known[0] if known else str(Uuid.random(random))
+
+
+def _read_if_disk_works(disk: Disk, path: PurePath) -> MetaProperties | None:
+    try:
+        return _read(disk, path)
+    except OSError:
+        return None  # one broken disk of several: its opening finds that too, and says so
 
 
 def _read(disk: Disk, path: PurePath) -> MetaProperties | None:
