@@ -17,6 +17,7 @@ from odradek.core.ids import TopicPartition
 from tests.cluster.asking import active_controller, alive_brokers
 from tests.cluster.flavours import Flavour, Odradek
 from tests.cluster.processes import COMBINED, Cluster, ClusterNode, wait_until
+from tests.cluster.reading import read_all
 from tests.cluster.recipes import CLEAN_ENDS, Recipes, steps_of
 from tests.cluster.replica_records import batches_on_disk
 from tests.cluster.writers import Writer, confluent_writer, odradek_writer
@@ -72,7 +73,7 @@ def load(cluster: Cluster, topic: str) -> Iterator[list[Writer]]:
     assert [each.failures for each in writers] == [[], []]
     for number, writer in enumerate(writers):
         written = [b"%d" % each for each in range(writer.acknowledged)]
-        assert read(servers, TopicPartition(topic, number), len(written)) == written
+        assert read_all(servers, TopicPartition(topic, number), len(written)) == written
     assert committed(servers, topic) == 0
     check_equal_replicas(cluster, topic)
 
@@ -102,21 +103,6 @@ def committed(servers: str, topic: str) -> int:
         found = consumer.committed([at])[at]
     assert found is not None
     return found.offset
-
-
-def read(servers: str, at: TopicPartition, count: int) -> list[bytes | None]:
-    values: list[bytes | None] = []
-    with BlockingConsumer(bootstrap_servers=servers) as consumer:
-        consumer.assign([at])
-        consumer.seek_to_beginning()
-
-        def has_all() -> bool:
-            for records in consumer.poll(1.0).values():
-                values.extend(each.value for each in records)
-            return len(values) >= count
-
-        wait_until(has_all, f"{count} records are read")
-    return values
 
 
 def replicas_of(cluster: Cluster, topic: str) -> dict[int, tuple[int, ...]]:

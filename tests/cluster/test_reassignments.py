@@ -10,13 +10,15 @@ from odradek.client import BlockingAdmin, BlockingConsumer, BlockingProducer, Ne
 from odradek.client.consumer.records import OffsetAndMetadata
 from odradek.core.ids import TopicPartition
 from tests.cluster.processes import COMBINED, Cluster, ClusterNode, wait_until
+from tests.cluster.reading import read_all
 from tests.cluster.replica_records import batches_on_disk
-from tests.cluster.writers import confluent_writer, odradek_writer
+from tests.cluster.writers import Writer, confluent_writer, odradek_writer
 from tests.interop.odradek_tool import odradek_tool
 
 pytestmark = pytest.mark.slow
 
 GROUPS = "__consumer_offsets"
+LARGE, LARGE_COUNT, LARGE_DELETED = bytes(50_000), 200, 30  # each restart may let 1 MiB through
 CONFIGS = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -156,7 +158,7 @@ def test_partitions_go_where_generate_proposes_and_back_under_load(
         (replicas,) = (each["replicas"] for each in rows if each["partition"] == number)
         assert set(replicas) == {2, 3}
         at = TopicPartition("carried", number)
-        assert read(servers, at, writer.acknowledged) == [
+        assert read_all(servers, at, writer.acknowledged) == [
             b"%d" % each for each in range(writer.acknowledged)
         ]
     for number in (0, 1):
@@ -164,21 +166,6 @@ def test_partitions_go_where_generate_proposes_and_back_under_load(
         assert second == third
         left = cluster.nodes[1].data_dir / f"carried-{number}"
         wait_until(lambda left=left: not left.exists(), f"{left} is deleted")  # type: ignore[misc]
-
-
-def read(servers: str, at: TopicPartition, count: int) -> list[bytes | None]:
-    values: list[bytes | None] = []
-    with BlockingConsumer(bootstrap_servers=servers) as consumer:
-        consumer.assign([at])
-        consumer.seek_to_beginning()
-
-        def has_all() -> bool:
-            for records in consumer.poll(1.0).values():
-                values.extend(each.value for each in records)
-            return len(values) >= count
-
-        wait_until(has_all, f"{count} records are read")
-    return values
 
 
 def test_a_broker_that_is_down_holds_up_no_tool(cluster: Cluster, plan: Path) -> None:
@@ -235,3 +222,41 @@ def test_a_move_to_a_broker_that_is_down_is_explained_and_can_be_cancelled(
     assert stopped[0] == "Successfully cancelled partition reassignment for: stuck-0"
     assert run(cluster, "--list") == (["No partition reassignments found."], [])
     gone.restart()
+
+
+def test_a_move_goes_on_though_every_broker_restarts(cluster: Cluster, plan: Path) -> None:
+    """A log that does not begin at 0; a throttle makes the move last, and is raised at its end."""
+    servers, at = cluster.bootstrap_servers, TopicPartition("long", 0)
+    with BlockingAdmin(bootstrap_servers=servers) as admin:
+        create(admin, "long", [1, 2])
+        with BlockingProducer(bootstrap_servers=servers, compression_type="none") as producer:
+            for _ in range(LARGE_COUNT):  # a batch each
+                producer.send("long", LARGE, partition=0).result(60)
+        assert admin.delete_records({at: LARGE_DELETED}).unwrap() == {at: LARGE_DELETED}
+    write(plan, "long", {0: [2, 3]})
+    with odradek_writer(servers, "long", 0, retries=None) as writer:
+        move(cluster, plan, "--throttle", "20000")
+        for node in cluster.brokers:
+            node.stop()
+            node.restart()
+            wait_for_writes(writer)
+            assert run(cluster, "--list")[0][1].startswith("long-0: replicas: "), "it is over"
+        move(cluster, plan, "--additional", "--throttle", "100000000")
+        said = wait_until_completed(cluster, plan, 1)
+        wait_for_writes(writer)
+    assert said[-2:] == [
+        "Clearing broker-level throttles on brokers 1,2,3",
+        "Clearing topic-level throttles on topic long",
+    ]
+    assert writer.failures == []
+    large = [LARGE] * (LARGE_COUNT - LARGE_DELETED)
+    written = [*large, *(b"%d" % each for each in range(writer.acknowledged))]
+    assert read_all(servers, at, len(written)) == written
+    logs = [batches_on_disk(cluster.nodes[each], "long") for each in (2, 3)]
+    assert logs[1][0].base_offset == LARGE_DELETED
+    assert [each for each in logs[0] if each.base_offset >= LARGE_DELETED] == logs[1]
+
+
+def wait_for_writes(writer: Writer) -> None:
+    goal = writer.acknowledged + 20
+    wait_until(lambda: writer.acknowledged >= goal, "the producer goes on")
