@@ -38,6 +38,7 @@ TOOLS: Final[Mapping[str, str]] = {
     "producer-perf-test": "Measure how fast records are sent.",
     "pipeline": "Check, run, watch and reset pipelines on Spark.",
     "reassign-partitions": "Propose moves of partitions between brokers.",
+    "replica-verification": "Compare the replicas of partitions, batch by batch.",
     "serve": "Run a broker.",
     "stop": "Stop nodes that run in the background.",
     "storage": "Format log directories, and look at them.",

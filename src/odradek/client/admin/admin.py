@@ -1,7 +1,7 @@
 """The admin client: one object with every operation, each in the module of its noun.
 
 Missing, because no broker here has them yet: ACLs, quotas, delegation tokens, share
-and streams groups, voters added and removed.
+and streams groups.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Replicas, one by one: in which log directories they are, and where their logs end."""
+"""Replicas, one by one: in which log directories they are, where their logs end, what they hold."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -20,6 +20,12 @@ from odradek.protocol.generated.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from odradek.protocol.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from odradek.protocol.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -30,6 +36,8 @@ from odradek.protocol.generated.list_offsets import (
 _ANY_REPLICA: Final = -2
 """The replica id with which a broker answers for its own log, whoever leads."""
 _LATEST: Final = -1
+_FETCH_BY_NAME: Final = 12
+"""The last version of Fetch that has topics by name; from 11 on followers answer, too."""
 
 
 class ReplicaInfo(NamedTuple):
@@ -49,6 +57,13 @@ class LogDirDescription(NamedTuple):
     usable_bytes: int
     is_cordoned: bool = False
     """Whether it takes no new partitions (KIP-1066)."""
+
+
+class ReplicaBatches(NamedTuple):
+    high_watermark: int
+    """As this replica knows it."""
+    records: bytes
+    """Batches as they lie there, up to the high watermark; the last one may be cut short."""
 
 
 class TopicPartitionReplica(NamedTuple):
@@ -133,6 +148,56 @@ class LogDirOperations:
             }
 
         return await driver.bulk(replicas, _to_brokers, ask, timeout_ms=timeout_ms)
+
+    async def fetch_replicas(
+        self,
+        offsets: Mapping[TopicPartitionReplica, int],
+        *,
+        partition_bytes_max: int = 1 << 20,
+        max_wait_ms: int = 0,
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartitionReplica, ReplicaBatches]:
+        """Return batches of each replica from an offset on, from the replica itself.
+
+        A broker that has nothing new is waited for, at most so long.
+        """
+        driver = self._driver
+
+        async def ask(
+            node_id: int, keys: Sequence[TopicPartitionReplica]
+        ) -> Mapping[TopicPartitionReplica, ReplicaBatches | KafkaError]:
+            wanted = {TopicPartition(key.topic, key.partition): offsets[key] for key in keys}
+            topics = [
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=number,
+                            fetch_offset=wanted[TopicPartition(topic, number)],
+                            partition_max_bytes=partition_bytes_max,
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(wanted).items()
+            ]
+            request = FetchRequest(
+                max_wait_ms=max_wait_ms, min_bytes=1, session_epoch=-1, topics=topics
+            )
+            response = await driver.cluster.ask(
+                node_id, request, FetchResponse, version_max=_FETCH_BY_NAME
+            )
+            check(response.error_code, about="Fetch")
+            return {
+                (key := TopicPartitionReplica(topic.topic, each.partition_index, node_id)): (
+                    refusal(each.error_code, about=key)
+                    or ReplicaBatches(each.high_watermark, bytes(each.records or b""))
+                )
+                for topic in response.responses
+                for each in topic.partitions
+            }
+
+        return await driver.bulk(offsets, _to_brokers, ask, timeout_ms=timeout_ms)
 
 
 async def _to_brokers(keys: Sequence[TopicPartitionReplica]) -> Places[TopicPartitionReplica]:

@@ -19,7 +19,7 @@ from odradek.client.admin.brokers import (
 from odradek.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource
 from odradek.client.admin.group_offsets import CommittedOffset
 from odradek.client.admin.groups import GroupDescription, GroupListing
-from odradek.client.admin.log_dirs import LogDirDescription, TopicPartitionReplica
+from odradek.client.admin.log_dirs import LogDirDescription, ReplicaBatches, TopicPartitionReplica
 from odradek.client.admin.partitions import ElectionType, ListedOffset, OffsetSpec, Reassignment
 from odradek.client.admin.results import Results
 from odradek.client.admin.topics import (
@@ -436,6 +436,27 @@ class BlockingAdmin(Twin[Admin]):
         A partition needs no leader for that. Consumers see less: what is committed.
         """
         return self._run(lambda core: core.list_log_ends(replicas, timeout_ms=timeout_ms))
+
+    def fetch_replicas(
+        self,
+        offsets: Mapping[TopicPartitionReplica, int],
+        *,
+        partition_bytes_max: int = 1 << 20,
+        max_wait_ms: int = 0,
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartitionReplica, ReplicaBatches]:
+        """Return batches of each replica from an offset on, from the replica itself.
+
+        A broker that has nothing new is waited for, at most so long.
+        """
+        return self._run(
+            lambda core: core.fetch_replicas(
+                offsets,
+                partition_bytes_max=partition_bytes_max,
+                max_wait_ms=max_wait_ms,
+                timeout_ms=timeout_ms,
+            )
+        )
 
     def describe_cluster(
         self, *, include_fenced_brokers: bool = False, timeout_ms: float | None = None
