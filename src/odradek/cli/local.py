@@ -139,6 +139,23 @@ def heal(path: Path, no_wait: bool) -> None:
 
 @local.command()
 @folder_option
+@click.option("--rack", help="The rack of the broker.")
+@no_wait_option
+def add(path: Path, rack: str | None, no_wait: bool) -> None:
+    """Add a broker to the cluster."""
+    _order(path, "add", rack=rack, wait=not no_wait)
+
+
+@local.command()
+@folder_option
+@node_argument
+def remove(path: Path, node: int) -> None:
+    """Move everything away from node N, stop it, and remove it with its data."""
+    _order(path, "remove", node=node)
+
+
+@local.command()
+@folder_option
 @click.argument("node", type=int, metavar="[N]", required=False)
 @click.option("--rolling", is_flag=True, help="All nodes, one after the other.")
 @no_wait_option

@@ -188,7 +188,10 @@ class ClusterFolder:
         # Not at the top: what only looks at a cluster need not load a broker.
         from odradek.local.formatting import format_node
 
-        self.node_folder(node.id).mkdir()
+        folder = self.node_folder(node.id)
+        if folder.exists():  # of a node that was added, and never part of the layout
+            shutil.rmtree(folder)
+        folder.mkdir()
         data = self.data_folder(node.id)
         properties = self.properties_file(node.id)
         properties.write_bytes(format_properties(node_properties(layout, node, str(data))))

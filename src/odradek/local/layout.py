@@ -101,7 +101,7 @@ class Layout:
         raise LocalClusterError(f"there is no node {node_id}; the nodes are {ids}")
 
     def with_broker(self, rack: str | None) -> "Layout":
-        """Add a broker with the next id and port that no node has had.
+        """Add a broker behind the last one.
 
         Raises:
             LocalClusterError: There are too many nodes.

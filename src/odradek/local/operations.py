@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.local.commands import Say
 from odradek.local.cuts import lost_brokers, parse_cut, shown_cuts
 from odradek.local.errors import LocalClusterError
+from odradek.local.growth import add_broker, remove_node
 from odradek.local.node_process import NodeProcess, NodeState
 
 if TYPE_CHECKING:
@@ -109,6 +110,18 @@ async def heal(supervisor: "Supervisor", request: Request, say: Say) -> None:
         await _settle(supervisor, request)
 
 
+async def add(supervisor: "Supervisor", request: Request, say: Say) -> None:
+    with _told(supervisor, say):
+        await add_broker(supervisor, request["rack"])
+        await _settle(supervisor, request)
+
+
+async def remove(supervisor: "Supervisor", request: Request, say: Say) -> None:
+    node = supervisor.nodes.find(request["node"])
+    with _told(supervisor, say):
+        await remove_node(supervisor, node)
+
+
 async def _restart(supervisor: "Supervisor", node: NodeProcess) -> None:
     if node.state.has_process:
         supervisor.events.fault(f"node {node.id} is to stop (SIGTERM)")
@@ -202,4 +215,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "restart": restart,
     "cut": cut,
     "heal": heal,
+    "add": add,
+    "remove": remove,
 }

@@ -1,7 +1,6 @@
 """Bringing a cluster up and down: what comes before the supervisor, and after it."""
 
 import signal
-import socket
 import time
 from collections.abc import Callable
 from random import SystemRandom
@@ -11,7 +10,8 @@ from odradek.broker.clock import SystemClock
 from odradek.local.commands import Say, ask_supervisor
 from odradek.local.errors import LocalClusterError
 from odradek.local.folder import ClusterFolder
-from odradek.local.layout import HOST, Layout, Wishes, check_fits, plan_layout
+from odradek.local.layout import Wishes, check_fits, plan_layout
+from odradek.local.ports import check_ports
 from odradek.local.process_identity import ProcessIdentity, send_signal
 from odradek.local.supervisor import Supervisor
 
@@ -37,7 +37,7 @@ async def bring_up(
             layout = folder.load()
             if layout is not None:
                 check_fits(layout, wishes, folder.shown)
-            check_ports(layout or planned)
+            check_ports((layout or planned).nodes)
             if layout is None:
                 folder.create(planned)
                 layout = planned
@@ -46,32 +46,6 @@ async def bring_up(
         finally:
             if not is_kept:
                 folder.remove()
-
-
-def check_ports(layout: Layout) -> None:
-    """See that nobody listens where nodes are to listen.
-
-    Raises:
-        LocalClusterError: Somebody does.
-    """
-    for node in layout.nodes:
-        for port in node.ports:
-            if not _is_free(port):
-                raise LocalClusterError(
-                    f"port {port}, for node {node.id}, is in use: stop what listens there, or"
-                    " choose another --base-port (with another --dir, if this cluster exists)"
-                )
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As servers do it: connections that are being forgotten do not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def bring_down(folder: ClusterFolder, say: Say) -> None:

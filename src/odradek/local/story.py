@@ -60,6 +60,7 @@ class Story:
         self._moved: set[TopicPartition] = set()
         self._moved_ms = 0
         self._was_lagging = False
+        self._served: set[int] = set()
 
     def on_down(self, nodes: Iterable[int], now_ms: int) -> None:
         """Note that brokers died, stopped or can reach nobody any more."""
@@ -85,13 +86,16 @@ class Story:
         """Take the next view; return what is new in it."""
         before, self.view = self.view, view
         if before is None:
+            self._served |= view.unfenced
             self._was_lagging = bool(view.lagging)
             return []
         texts = []
         if view.controller not in (before.controller, NO_CONTROLLER):
             texts.append(f"node {view.controller} is the active controller")
         texts += [f"node {node} fenced" for node in sorted(before.unfenced - view.unfenced)]
-        texts += [f"node {node} serves again" for node in sorted(view.unfenced - before.unfenced)]
+        for node in sorted(view.unfenced - before.unfenced):
+            texts.append(f"node {node} serves{' again' if node in self._served else ''}")
+        self._served |= view.unfenced
         effects = [Effect(self._since(now_ms), text) for text in texts]
         effects += self._note_leaders(before, view, now_ms)
         is_lagging = bool(view.lagging)
@@ -127,19 +131,19 @@ class Story:
         led = {key: each for key, each in found.items() if each.leader != NO_LEADER}
         effects, since = [], self._since(self._moved_ms)
         if led:
-            effects.append(Effect(since, f"{_partitions(len(led), 'has', 'have')} new leaders"))
+            effects.append(Effect(since, _count(len(led), "has a new leader", "have new leaders")))
             self.awaited_acks = dict(sorted(led.items())[:ACKS_AWAITED_MAX])
         if leaderless := sorted(found.keys() - led.keys()):
             names = ", ".join(map(str, leaderless[:NAMED_MAX]))
             more = "…" if len(leaderless) > NAMED_MAX else ""
-            lost = _partitions(len(leaderless), "has", "have")
-            effects.append(Effect(since, f"{lost} no leader: {names}{more}"))
+            lost = _count(len(leaderless), "has no leader", "have no leader")
+            effects.append(Effect(since, f"{lost}: {names}{more}"))
         return effects
 
     def _since(self, now_ms: int) -> int | None:
         if self._began_ms is None or now_ms - self._began_ms > STORY_MS_MAX:
             return None
-        return now_ms - self._began_ms
+        return max(now_ms - self._began_ms, 0)
 
 
 def _is_back(node: int, view: ClusterView) -> bool:
@@ -149,5 +153,5 @@ def _is_back(node: int, view: ClusterView) -> bool:
     )
 
 
-def _partitions(count: int, one: str, many: str) -> str:
-    return f"1 partition {one}" if count == 1 else f"{count} partitions {many}"
+def _count(partitions: int, one: str, many: str) -> str:
+    return f"1 partition {one}" if partitions == 1 else f"{partitions} partitions {many}"

@@ -55,7 +55,7 @@ def test_partitions_that_nobody_can_lead_are_named() -> None:
     gone = view([1, -1, -1, -1, -1], unfenced=(1, 3))
     story.on_view(gone, 100)
     assert story.on_view(gone, 150) == [
-        Effect(100, "1 partition has new leaders"),
+        Effect(100, "1 partition has a new leader"),
         Effect(100, "4 partitions have no leader: t-1, t-2, t-3…"),
     ]
     assert list(story.awaited_acks) == [TopicPartition("t", 0)]
@@ -64,6 +64,8 @@ def test_partitions_that_nobody_can_lead_are_named() -> None:
 
 def test_a_node_is_back_when_it_has_caught_up() -> None:
     story = Story()
+    story.on_view(view([1, 1]), 0)
+    story.on_down([2], 0)
     story.on_view(view([1, 1], unfenced=(1, 3), missing=2), 0)
     story.on_back([2], 0)
     assert story.on_view(view([1, 1], missing=2), 200) == [Effect(200, "node 2 serves again")]
@@ -108,3 +110,19 @@ def test_topics_that_come_and_go_have_no_new_leaders() -> None:
     assert story.on_view(view([1, 2, 3]), 100) == []
     assert story.on_view(view([1]), 200) == []
     assert story.is_settled()
+
+
+def test_a_node_that_was_added_serves_for_the_first_time() -> None:
+    story = Story()
+    story.on_view(view([1]), 0)
+    story.on_back([4], 0)
+    added = view([1], unfenced=(1, 2, 3, 4))
+    assert story.on_view(added, 1_100) == [Effect(1_100, "node 4 serves")]
+
+
+def test_leaders_that_changed_just_before_a_fault_did_so_at_once() -> None:
+    story = Story()
+    story.on_view(view([1]), 0)
+    story.on_view(view([2]), 900)
+    story.on_down([3], 1_000)
+    assert story.on_view(view([2]), 1_010) == [Effect(0, "1 partition has a new leader")]
