@@ -159,7 +159,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unread += nbytes
         hub.counters.bytes_in += nbytes
         self._heard_ms = hub.now_ms
-        if self._congested or self._scheduled or not self._may_go_on(_NO_API):
+        is_awaited = self._first <= self._serial
+        if self._congested or self._scheduled or (is_awaited and not self._may_go_on(_NO_API)):
             self._regulate_reading()
         else:
             self._drain()
@@ -204,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         self._draining = True
         try:
             while self._unread and not (self._congested or self._closing or self._stopping):
-                if self._is_awaited and not self._may_go_on(reader.next_key()):
+                if self._first <= self._serial and not self._may_go_on(reader.next_key()):
                     break
                 frame = reader.next_frame()
                 if frame is None:
@@ -215,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._serial = serial = self._serial + 1
                 is_handled = True
                 is_overlapped = hub.handler(request, self.info, partial(self._answer, serial))
-                if self._is_awaited and serial not in self._early:
+                if self._first <= serial and serial not in self._early:
                     self._overlapped = request.api.key if is_overlapped else _NO_API
                 is_handled = False
                 # A small request can ask for a large response: a read full of them must not
@@ -232,7 +233,8 @@ class Connection(asyncio.BufferedProtocol):
             self._overlapped = _NO_API  # nothing behind it is handled
         finally:
             self._draining = False
-        self._meet_doom()
+        if self._doom is not None:
+            self._meet_doom()
         self._flush()
         self._settle()
 
@@ -240,11 +242,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         early = self._early
-        is_first = serial == self._first
-        assert is_first or (serial > self._first and serial not in early), (
-            f"request {serial} of this connection was answered before"
-        )
-        if not is_first:
+        if serial != self._first:
+            is_answered = serial < self._first or serial in early
+            assert not is_answered, f"request {serial} of this connection was answered before"
             early[serial] = parts
             return
         self._put_out(parts)
