@@ -110,7 +110,9 @@ class Segment:
         self._first_timestamp: int | None = None  # None: not read yet
         self._largest: TimestampOffset | None = None  # None: not read yet
         self._indexed: TimestampOffset | None = None  # what the time index was last offered
-        self._tail: list[BatchPosition] = []  # the last batches, without a gap up to ``size``
+        # The last batches, without a gap up to ``size``, as the fields of a BatchPosition: most
+        # are never looked for, and a tuple is made in a tenth of the time.
+        self._tail: list[tuple[int, int, int, int]] = []
         bytes_max = config.segment_index_bytes
         self.offset_index = OffsetIndex(
             disk, self.path(OFFSET_INDEX_SUFFIX), base_offset, bytes_max=bytes_max
@@ -207,7 +209,7 @@ class Segment:
         tail = self._tail
         if len(tail) >= _TAIL_MAX:
             del tail[0]
-        tail.append(BatchPosition(base_offset, last_offset, position, size))
+        tail.append((base_offset, last_offset, position, size))
         if position == 0:
             self._first_timestamp = max_timestamp
 
@@ -228,7 +230,7 @@ class Segment:
             raise
         for each in headers[-_TAIL_MAX:]:
             at = position + each.position
-            self._tail.append(BatchPosition(each.base_offset, each.last_offset, at, each.size))
+            self._tail.append((each.base_offset, each.last_offset, at, each.size))
         del self._tail[:-_TAIL_MAX]
         if position == 0:
             self._first_timestamp = headers[0].max_timestamp
@@ -348,9 +350,10 @@ class Segment:
 
         Only headers are looked at, from the nearest index entry on; of the last batches, none.
         """
-        tail = self._tail
-        if tail and offset >= tail[0].base_offset and position <= tail[0].position:
-            return self._search_tail(offset)
+        if self._tail:
+            first_offset, _, first_position, _ = self._tail[0]
+            if offset >= first_offset and position <= first_position:
+                return self._search_tail(offset)
         position = max(position, self.offset_index.lookup(offset).position)
         while position < self.size:
             window = self.read(position, _SEARCH_BYTES)
@@ -368,8 +371,7 @@ class Segment:
 
     def bytes_from(self, offset: int) -> int:
         """Return about how many bytes follow ``offset``: exact from the next index entry on."""
-        tail = self._tail
-        if tail and offset >= tail[0].base_offset:
+        if self._tail and offset >= self._tail[0][0]:
             found = self._search_tail(offset)
             return 0 if found is None else self.size - found.position
         return self.size - self.offset_index.lookup(offset).position
@@ -377,10 +379,11 @@ class Segment:
     def _search_tail(self, offset: int) -> BatchPosition | None:
         found = None
         for batch in reversed(self._tail):
-            if batch.last_offset < offset:
+            _, last_offset, _, _ = batch
+            if last_offset < offset:
                 break
             found = batch
-        return found
+        return None if found is None else BatchPosition(*found)
 
     def find_by_timestamp(self, timestamp: int, start_offset: int) -> Iterator[BatchHeader]:
         """Iterate over batches that may hold the first record at or after ``timestamp``.

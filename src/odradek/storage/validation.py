@@ -19,7 +19,7 @@ itself writes is believed. Where a record is at fault, ``record_errors`` finds w
 """
 
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.records import (
@@ -56,11 +56,8 @@ _CODECS: Final = {codec.name.lower(): codec for codec in CompressionType} | {
 WritableBuffer = bytearray | memoryview
 
 
-class ValidBatch(NamedTuple):
-    """A batch that may be appended, with offsets and leader epoch still to be set."""
-
-    batch: WritableBuffer
-    header: BatchHeader
+ValidBatch: TypeAlias = tuple[WritableBuffer, BatchHeader]
+"""A batch that may be appended, with offsets and leader epoch still to be set."""
 
 
 def validate(
@@ -93,10 +90,10 @@ def validate(
         _check_client_rules(header)
         return _validate_records(records, header, config, now_ms, budget)
     if config.compression_type == PRODUCER or header.attributes & CONTROL_FLAG:
-        return ValidBatch(records, header)
+        return records, header
     codec = _CODECS[config.compression_type]
     if codec == header.attributes & CODEC_MASK:
-        return ValidBatch(records, header)
+        return records, header
     return _repacked(records_body(records, header), header, config, codec)
 
 
@@ -127,7 +124,7 @@ def _validate_records(
         header = parse_header(records)
     if is_repacked:
         return _repacked(body, header, config, codec)
-    return ValidBatch(records, header)
+    return records, header
 
 
 def _corrupt(records: WritableBuffer, error: CorruptionError) -> ApiError:
@@ -185,7 +182,7 @@ def _repacked(body: Buffer, header: BatchHeader, config: LogConfig, codec: int) 
     rebuilt_header = parse_header(rebuilt)
     if rebuilt_header.size > min(config.max_message_bytes, config.segment_bytes):
         raise _too_large(rebuilt_header, config)
-    return ValidBatch(rebuilt, rebuilt_header)
+    return rebuilt, rebuilt_header
 
 
 def _level(codec: CompressionType, config: LogConfig) -> int | None:

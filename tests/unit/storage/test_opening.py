@@ -66,7 +66,7 @@ def test_what_is_merely_unusual_is_taken(case: Case) -> None:
 
 def test_what_the_broker_writes_itself_is_believed() -> None:
     batch = malformed_batches.batch_of(malformed_batches.GARBAGE, 3, NOW_MS)
-    assert validate(batch, PLAIN, AppendOrigin.COORDINATOR, NOW_MS).batch is batch
+    assert validate(batch, PLAIN, AppendOrigin.COORDINATOR, NOW_MS)[0] is batch
 
 
 def large(size: int, codec: CompressionType) -> bytearray:

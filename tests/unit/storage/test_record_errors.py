@@ -88,10 +88,10 @@ def test_a_header_that_claims_a_time_no_record_has_is_put_right(
     batch = batch_of([(b"k", NOW_MS - 1), (b"k", NOW_MS)], codec)
     batch[35:43] = claimed_ms.to_bytes(8, "big", signed=True)
     seal(batch, parse_header(batch))
-    valid = validate(batch, LogConfig(), AppendOrigin.CLIENT, NOW_MS)
-    assert valid.header == parse_header(valid.batch)
-    assert valid.header.max_timestamp == NOW_MS
-    verify_crc(valid.batch, valid.header)
+    valid, header = validate(batch, LogConfig(), AppendOrigin.CLIENT, NOW_MS)
+    assert header == parse_header(valid)
+    assert header.max_timestamp == NOW_MS
+    verify_crc(valid, header)
 
 
 def test_a_refusal_names_no_more_than_the_limit_and_counts_all() -> None:
