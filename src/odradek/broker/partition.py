@@ -106,6 +106,7 @@ class Partition:
 
     __slots__ = (
         "_deletions",
+        "_directory",
         "_end_watches",
         "_is_waking",
         "_ports",
@@ -150,6 +151,7 @@ class Partition:
         self.on_advanced: Callable[[], None] | None = None
         """Set by a coordinator while some of what it has written is not committed."""
         self._store = store
+        self._directory = store.directory_of(key)
         self._ports = ports
         self._settings = settings
         self._is_waking = False
@@ -218,6 +220,7 @@ class Partition:
     def on_log_moved(self, log: Log) -> None:
         """Go on with the log in another directory, which took the place of the old one."""
         self.log = log
+        self._directory = self._store.directory_of(self.key)
         log.on_log_start_moved = self._on_offsets_moved
         if self.leadership is not None:
             self.leadership.log = log
@@ -355,7 +358,7 @@ class Partition:
                 raise opened
             if self.has_followers and needs_all:
                 self._refuse_under_min_isr()
-            with self._store.writing_guard(self.key):
+            with self._directory.writing_guard:
                 result = log.append_as_leader(
                     records,
                     leader_epoch=self.leader_epoch,
@@ -397,7 +400,7 @@ class Partition:
         """Read as the leader; only the ``first`` partition of a fetch may overrun its limit."""
         self.traffic.total_fetch_requests += 1
         try:
-            with self._store.guard(self.key):
+            with self._directory.guard:
                 return self.log.read(
                     offset, bytes_max=bytes_max, isolation=isolation, at_least_one_batch=first
                 )
@@ -520,9 +523,9 @@ class Partition:
         assert following is not None
         if records:
             self._begin_within_a_batch(records, now_ms)
-            with self._store.writing_guard(self.key):
+            with self._directory.writing_guard:
                 log.append_as_follower(records, now_ms=now_ms, leader_epoch=leader_epoch)
-        with self._store.guard(self.key):
+        with self._directory.guard:
             log.update_high_watermark(following.high_watermark_after(progress))
             if log.log_start_offset < progress.log_start_offset <= log.high_watermark:
                 log.advance_log_start_offset(progress.log_start_offset)
@@ -550,7 +553,7 @@ class Partition:
     @property
     def is_disk_only_full(self) -> bool:
         """Whether its directory refuses writes for want of space, and may take them again."""
-        return self._store.directory_of(self.key).is_full
+        return self._directory.is_full
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut the log of a follower where it parts from its leader's."""

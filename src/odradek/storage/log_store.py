@@ -12,7 +12,7 @@ carried out by threads (``log_upkeep``)::
 Whoever uses a log does so within its guard, so that an I/O error takes the directory offline and
 comes out as KAFKA_STORAGE_ERROR (``log_directory``)::
 
-    with store.writing_guard(partition):
+    with store.directory_of(partition).writing_guard:
         result = log.append_as_leader(…)
 
 Truncation goes through the store, because a checkpoint must never be ahead of its log, and so do
@@ -140,11 +140,6 @@ class LogStore:
     def guard(self, partition: TopicPartition, *, is_future: bool = False) -> IoGuard:
         """Return what to use the log in; another one once the log has moved."""
         return self._logs.get(partition, is_future=is_future).directory.guard
-
-    def writing_guard(self, partition: TopicPartition) -> IoGuard:
-        """As ``guard``, for what takes space: it refuses, too, where there is none."""
-        stored = self._logs.current.get(partition) or self._logs.get(partition)
-        return stored.directory.writing_guard
 
     def directory_of(self, partition: TopicPartition, *, is_future: bool = False) -> LogDirectory:
         return self._logs.get(partition, is_future=is_future).directory

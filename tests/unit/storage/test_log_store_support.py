@@ -90,7 +90,7 @@ def append(
 ) -> None:
     log = store.get(partition)
     assert log is not None
-    with store.writing_guard(partition):
+    with store.directory_of(partition).writing_guard:
         log.append_as_leader(batch(*values, timestamp=now_ms), leader_epoch=epoch, now_ms=now_ms)
 
 
