@@ -204,7 +204,7 @@ class CachedPartition:
 class SessionlessFetch:
     """The partitions of one fetch, and how its response is made."""
 
-    __slots__ = ("_follower_id", "_interest", "_named")
+    __slots__ = ("_interest", "_named", "follower_id")
 
     keeps_watching = False
     """Whether a later fetch needs to be told only what has changed since this one."""
@@ -213,7 +213,7 @@ class SessionlessFetch:
 
     def __init__(self, partitions: list[CachedPartition], follower_id: int) -> None:
         self._named = partitions
-        self._follower_id = follower_id
+        self.follower_id = follower_id
         self._interest: Interest | None = None
 
     @property
@@ -227,7 +227,7 @@ class SessionlessFetch:
 
     def begin_waiting(self, waiting: Waiting, available: Iterable[CachedPartition]) -> None:
         """Be woken when there is news; of these partitions there is some."""
-        interest = self._interest = Interest(self._follower_id, 0)
+        interest = self._interest = Interest(self.follower_id, 0)
         interest.waiting = waiting
         interest.take(self._named)
         interest.changed.update(dict.fromkeys(available))
@@ -270,7 +270,7 @@ class FullFetch(SessionlessFetch):
         for cached, data in answers:
             cached.on_told(data)
         session_id = self._sessions.create(
-            self._named, self._follower_id, self._isolation_level, by_id=self._by_id
+            self._named, self.follower_id, self._isolation_level, by_id=self._by_id
         )
         return _response(session_id, answers)
 
@@ -429,14 +429,14 @@ class FetchSessions:
         if old is not None:
             self._remove(old)
         partitions = _named_partitions(request, by_id)
-        follower_id = follower_of(request)[0]
+        follower_id = follower_of(request)
         if epoch == FINAL_EPOCH:
             return SessionlessFetch(partitions, follower_id)
         return FullFetch(self, partitions, follower_id, request.isolation_level, by_id=by_id)
 
     def _open_incremental(self, request: FetchRequest, by_id: bool) -> SessionlessFetch:
         session = self._sessions.get(request.session_id)
-        follower_id = follower_of(request)[0]
+        follower_id = follower_of(request)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"{request.session_id}")
         if session.epoch != request.session_epoch:
@@ -573,12 +573,20 @@ def _key(cached: CachedPartition, by_id: bool) -> PartitionKey:
     return cached.topic_id if by_id else cached.topic, cached.wanted.partition
 
 
-def follower_of(request: FetchRequest) -> tuple[int, int]:
-    """Return the id and the epoch of the broker that fetches; -1 for a consumer."""
+def follower_of(request: FetchRequest) -> int:
+    """Return the id of the broker that fetches; -1 for a consumer."""
     state = request.replica_state
     if state is not None and state.replica_id >= 0:
-        return state.replica_id, state.replica_epoch
-    return max(request.replica_id, -1), NO_BROKER_EPOCH
+        return state.replica_id
+    return max(request.replica_id, -1)
+
+
+def broker_epoch_of(request: FetchRequest) -> int:
+    """Return the epoch of the broker that fetches, where it says so."""
+    state = request.replica_state
+    if state is not None and state.replica_id >= 0:
+        return state.replica_epoch
+    return NO_BROKER_EPOCH
 
 
 def _named_partitions(request: FetchRequest, by_id: bool) -> list[CachedPartition]:

@@ -33,7 +33,7 @@ from odradek.broker.fetch_sessions import (
     Answers,
     CachedPartition,
     SessionlessFetch,
-    follower_of,
+    broker_epoch_of,
 )
 from odradek.broker.near_replicas import find_near_replica
 from odradek.broker.partition import Partition
@@ -73,7 +73,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Answer:
         )
     except ApiError as error:
         return FetchResponse(error_code=error.code)
-    fetch = _Fetch(context, request, scope)
+    fetch = (_Fetch if scope.follower_id < 0 else _FollowerFetch)(context, request, scope)
     answers = fetch.read(is_first=True)
     if fetch.is_enough or request.max_wait_ms <= 0:
         return fetch.respond(answers)
@@ -84,21 +84,16 @@ def handle(context: RequestContext, request: FetchRequest) -> Answer:
 
 
 class _Fetch:
-    """One request while it is served."""
+    """One request of a consumer while it is served."""
 
     __slots__ = (
-        "_broker_epoch",
         "_by_id",
         "_bytes_max",
         "_find",
-        "_is_throttled",
         "_may_wait",
         "_node_endpoints",
-        "_quota",
         "_rack_id",
-        "_replicas",
         "context",
-        "follower_id",
         "is_enough",
         "isolation",
         "max_wait_ms",
@@ -106,37 +101,33 @@ class _Fetch:
         "scope",
     )
 
+    follower_id = -1
+
     def __init__(
         self, context: RequestContext, request: FetchRequest, scope: SessionlessFetch
     ) -> None:
+        broker = context.broker
         self.scope = scope
-        self.follower_id, self._broker_epoch = follower_of(request)
-        self.isolation = (
-            Isolation.LOG_END if self.follower_id >= 0 else _ISOLATIONS[request.isolation_level]
-        )
+        self.isolation = _ISOLATIONS[request.isolation_level]
         self.max_wait_ms = request.max_wait_ms
         self.is_enough = False
         self.context = context
-        self._replicas = replicas = context.broker.replicas
-        is_any_good = self.follower_id < 0 and context.version >= VERSION_FROM_FOLLOWERS
-        self._find = replicas.replica if is_any_good else replicas.leader
+        self._find = broker.replicas.leader
         self._rack_id = ""
-        if request.rack_id and is_any_good and context.broker.sends_to_near_replicas:
-            self._rack_id = request.rack_id
+        if context.version >= VERSION_FROM_FOLLOWERS:
+            self._find = broker.replicas.replica
+            if request.rack_id and broker.sends_to_near_replicas:
+                self._rack_id = request.rack_id
         self._by_id = context.version >= VERSION_TOPIC_IDS
-        self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self._bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._bytes_max)
         self._node_endpoints: dict[int, NodeEndpoint] = {}
-        quota = context.broker.throttles.leader
-        self._quota = quota if self.follower_id >= 0 and quota.is_used else None
-        self._is_throttled = False
         self._may_wait = False
 
     def read(self, *, is_first: bool = False) -> Answers:
         """Read what there is, without what a session's client knows; set ``is_enough``.
 
-        The first time, take note of where a follower has got to. What was in a session and has
-        nothing new is not read again until it does.
+        What was in a session and has nothing new is not read again until it does.
         """
         keeps_watching = self.scope.keeps_watching
         left, total = self._bytes_max, 0
@@ -152,9 +143,8 @@ class _Fetch:
                     cached.watch(replica)
                     if data is None:
                         self._settle(cached, replica)
-                # It may commit, which is news again.
-                if is_first and self.follower_id >= 0 and not _is_diverging(data):
-                    self._on_follower_fetch(cached, replica)
+                if is_first and self.follower_id >= 0:
+                    self._on_first_read(cached, replica, data)
             except ApiError as error:  # one bad partition must not fail its neighbours
                 cached.is_found = False
                 answers.append((cached, self._refused(cached, error.code)))
@@ -163,15 +153,14 @@ class _Fetch:
             is_waiting = True
             if data is None:
                 continue
-            if data is _NEWS:
-                news.append((len(answers), replica))
             answers.append((cached, data))
             if data.records:
                 total += len(data.records)
                 left = max(self._bytes_max - total, 0)
-            is_final = (
-                is_final or data.diverging_epoch is not None or data.preferred_read_replica >= 0
-            )
+            elif data is _NEWS:
+                news.append((len(answers) - 1, replica))
+            elif data.diverging_epoch is not None or data.preferred_read_replica >= 0:
+                is_final = True
         self.is_enough = is_final or not is_waiting or total >= self.min_bytes
         if news and self.is_enough:
             for slot, replica in news:
@@ -180,7 +169,10 @@ class _Fetch:
         return answers
 
     def respond(self, answers: Answers) -> FetchResponse:
-        """Make the response, and count what it takes out."""
+        """Make the response, and count what it takes out.
+
+        Not where it is read: a fetch that has to wait reads again when it is answered.
+        """
         response = self.scope.respond(answers)
         if not response.error_code:
             self._count(answers)
@@ -188,51 +180,16 @@ class _Fetch:
             response.node_endpoints = list(self._node_endpoints.values())
         return response
 
-    # What goes out.
-
     def _count(self, answers: Answers) -> None:
-        """Count bytes, by topic or as replicated.
-
-        Not where they are read: a fetch that has to wait reads again when it is answered.
-        """
-        throttled = 0
-        traffic, follower_id, quota = self._replicas.traffic, self.follower_id, self._quota
+        traffic = self.context.broker.replicas.traffic
         for cached, data in answers:
             at = cached.partition
-            if not data.records or at is None:
-                continue
-            size = len(data.records)
-            if follower_id < 0:
-                traffic.on_consumed(at.topic, size)
-                continue
-            is_added = self.context.broker.image.is_adding(at, follower_id)
-            traffic.replicas.on_sent(size, is_added=is_added)
-            if quota is not None and quota.is_throttled(at.topic, at.partition):
-                throttled += size
-        if throttled:
-            assert quota is not None
-            quota.record(throttled, self.context.broker.clock.monotonic_ms())
-
-    # Throttles.
-
-    def is_held_back(self, led: Partition) -> bool:
-        """Whether a follower gets no records of a partition now, because others have had enough."""
-        quota, leadership, at = self._quota, led.leadership, led.key
-        return (
-            quota is not None
-            and leadership is not None
-            and self.follower_id not in leadership.isr.committed
-            and quota.is_throttled(at.topic, at.partition)
-            and quota.is_exceeded(self.context.broker.clock.monotonic_ms())
-        )
+            if data.records and at is not None:
+                traffic.on_consumed(at.topic, len(data.records))
 
     def deadline_ms(self) -> int:
-        """Return until when it waits: a throttled partition is looked at again before the end."""
-        now_ms = self.context.broker.clock.monotonic_ms()
-        deadline_ms = now_ms + self.max_wait_ms
-        if self._quota is not None and self._is_throttled:
-            deadline_ms = min(deadline_ms, self._quota.retry_at_ms(now_ms))
-        return deadline_ms
+        """Return until when it waits."""
+        return self.context.broker.clock.monotonic_ms() + self.max_wait_ms
 
     def find(self, cached: CachedPartition) -> Partition:
         """Return the partition to read.
@@ -242,15 +199,12 @@ class _Fetch:
         """
         partition = cached.partition
         if self._by_id:  # looked up each time: a topic that is deleted loses its id
-            name = self._replicas.topic_name(cached.topic_id)
+            name = self.context.broker.replicas.topic_name(cached.topic_id)
             if partition is None:
                 partition = cached.partition = TopicPartition(name, cached.wanted.partition)
         elif partition is None:
             partition = cached.partition = TopicPartition(cached.topic, cached.wanted.partition)
-        replica = self._find(partition, cached.wanted.current_leader_epoch)
-        if self.follower_id >= 0:
-            self._check_follower(replica, cached.wanted.current_leader_epoch)
-        return replica
+        return self._find(partition, cached.wanted.current_leader_epoch)
 
     def find_again(self, cached: CachedPartition) -> Partition:
         """As ``find``, for a partition that this request has asked for before.
@@ -261,42 +215,21 @@ class _Fetch:
         led = cached.led
         return led if led is not None and cached.is_found else self.find(cached)
 
-    def _check_follower(self, led: Partition, claimed_epoch: int) -> None:
-        """Refuse a broker that is not a replica of the partition, or an earlier run of one.
-
-        Raises:
-            ApiError: UNKNOWN_LEADER_EPOCH: it may know of an assignment that is news here, so that
-                it will ask again; NOT_LEADER_OR_FOLLOWER.
-        """
-        assert led.leadership is not None
-        follower_id = self.follower_id
-        if follower_id not in led.leadership.followers:
-            is_ahead = claimed_epoch == led.leader_epoch
-            code = ErrorCode.UNKNOWN_LEADER_EPOCH if is_ahead else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            raise ApiError(code, f"{led.key}: broker {follower_id} has no replica")
-        if led.leadership.is_overtaken(follower_id, self._broker_epoch):
-            problem = f"{led.key}: broker {follower_id} has been started again since"
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem)
-
     def _settle(self, cached: CachedPartition, led: Partition) -> None:
-        """Leave a partition alone until it has news, unless more is to be had or decided.
-
-        A follower that is not in sync is looked at each time, whether it may join by now.
-        """
+        """Leave a partition alone until it has news, unless more is to be had or decided."""
         if cached.wanted.fetch_offset < led.log.end_offset(self.isolation):
             return  # there was no room for it in the response
-        if self.follower_id >= 0:
-            leadership = led.leadership
-            if leadership is None or self.follower_id not in leadership.isr.committed:
-                return
         assert cached.interest is not None
         cached.interest.changed.pop(cached, None)
 
-    def _on_follower_fetch(self, cached: CachedPartition, led: Partition) -> None:
-        wanted = cached.wanted
-        led.on_follower_fetch(
-            self.follower_id, wanted.fetch_offset, wanted.log_start_offset, self._broker_epoch
-        )
+    def _on_first_read(
+        self, cached: CachedPartition, led: Partition, data: PartitionData | None
+    ) -> None:
+        """Take note of where a follower has got to."""
+
+    def is_held_back(self, led: Partition) -> bool:  # noqa: ARG002
+        """Whether no records of a partition may be sent now; those of consumers may."""
+        return False
 
     def _read_partition(
         self, cached: CachedPartition, replica: Partition, left: int, *, first: bool
@@ -315,9 +248,6 @@ class _Fetch:
             diverging = find_diverging_epoch(log, wanted)
             if diverging is not None:
                 return _diverging(wanted, log, diverging)
-        if self._quota is not None and self.is_held_back(replica):
-            left, first = 0, False
-            self._is_throttled = True
         result = replica.read(
             wanted.fetch_offset,
             min(left, wanted.partition_max_bytes),
@@ -371,6 +301,106 @@ class _Fetch:
         if leader.endpoint is not None and self.follower_id < 0:
             self._node_endpoints[leader.leader_id] = NodeEndpoint(**leader.endpoint._asdict())
         return LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+
+
+class _FollowerFetch(_Fetch):
+    """One request of another broker, which reads to the end of the log and acknowledges by it."""
+
+    __slots__ = ("_broker_epoch", "_is_throttled", "_quota", "follower_id")
+
+    def __init__(
+        self, context: RequestContext, request: FetchRequest, scope: SessionlessFetch
+    ) -> None:
+        super().__init__(context, request, scope)
+        self.follower_id = scope.follower_id
+        self.isolation = Isolation.LOG_END
+        self._find = context.broker.replicas.leader
+        self._rack_id = ""
+        self._broker_epoch = broker_epoch_of(request)
+        quota = context.broker.throttles.leader
+        self._quota = quota if quota.is_used else None
+        self._is_throttled = False
+
+    def find(self, cached: CachedPartition) -> Partition:
+        replica = super().find(cached)
+        self._check_follower(replica, cached.wanted.current_leader_epoch)
+        return replica
+
+    def _check_follower(self, led: Partition, claimed_epoch: int) -> None:
+        """Refuse a broker that is not a replica of the partition, or an earlier run of one.
+
+        Raises:
+            ApiError: UNKNOWN_LEADER_EPOCH: it may know of an assignment that is news here, so that
+                it will ask again; NOT_LEADER_OR_FOLLOWER.
+        """
+        assert led.leadership is not None
+        follower_id = self.follower_id
+        if follower_id not in led.leadership.followers:
+            is_ahead = claimed_epoch == led.leader_epoch
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if is_ahead else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise ApiError(code, f"{led.key}: broker {follower_id} has no replica")
+        if led.leadership.is_overtaken(follower_id, self._broker_epoch):
+            problem = f"{led.key}: broker {follower_id} has been started again since"
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem)
+
+    def _settle(self, cached: CachedPartition, led: Partition) -> None:
+        """As of a consumer; but one that is not in sync may join, and is looked at each time."""
+        leadership = led.leadership
+        if leadership is not None and self.follower_id in leadership.isr.committed:
+            super()._settle(cached, led)
+
+    def _on_first_read(
+        self, cached: CachedPartition, led: Partition, data: PartitionData | None
+    ) -> None:
+        if data is None or data.diverging_epoch is None:
+            # It may commit, which is news again.
+            wanted = cached.wanted
+            led.on_follower_fetch(
+                self.follower_id, wanted.fetch_offset, wanted.log_start_offset, self._broker_epoch
+            )
+
+    # Throttles.
+
+    def _read_partition(
+        self, cached: CachedPartition, replica: Partition, left: int, *, first: bool
+    ) -> PartitionData | None:
+        if self.is_held_back(replica):
+            left, first = 0, False
+            self._is_throttled = True
+        return super()._read_partition(cached, replica, left, first=first)
+
+    def is_held_back(self, led: Partition) -> bool:
+        """Whether it gets no records of a partition now, because others have had enough."""
+        quota, leadership, at = self._quota, led.leadership, led.key
+        return (
+            quota is not None
+            and leadership is not None
+            and self.follower_id not in leadership.isr.committed
+            and quota.is_throttled(at.topic, at.partition)
+            and quota.is_exceeded(self.context.broker.clock.monotonic_ms())
+        )
+
+    def _count(self, answers: Answers) -> None:
+        throttled, quota, broker = 0, self._quota, self.context.broker
+        for cached, data in answers:
+            at = cached.partition
+            if not data.records or at is None:
+                continue
+            size = len(data.records)
+            is_added = broker.image.is_adding(at, self.follower_id)
+            broker.replicas.traffic.replicas.on_sent(size, is_added=is_added)
+            if quota is not None and quota.is_throttled(at.topic, at.partition):
+                throttled += size
+        if quota is not None and throttled:
+            quota.record(throttled, broker.clock.monotonic_ms())
+
+    def deadline_ms(self) -> int:
+        """Return until when it waits: a throttled partition is looked at again before the end."""
+        deadline_ms = super().deadline_ms()
+        if self._quota is not None and self._is_throttled:
+            now_ms = self.context.broker.clock.monotonic_ms()
+            deadline_ms = min(deadline_ms, self._quota.retry_at_ms(now_ms))
+        return deadline_ms
 
 
 _NEWS: Final = PartitionData()
@@ -459,10 +489,6 @@ class _DelayedFetch(DelayedOperation):
         del self._fetch  # done operations are kept for a while
         fetch.scope.end_waiting()
         fetch.context.reply(fetch.respond(fetch.read()))
-
-
-def _is_diverging(data: PartitionData | None) -> bool:
-    return data is not None and data.diverging_epoch is not None
 
 
 def find_diverging_epoch(log: Log, wanted: FetchPartition) -> EpochEndOffset | None:
