@@ -315,11 +315,11 @@ def _transactional_batches(
 
 
 def _has_transactional_batch(request: ProduceRequest) -> bool:
-    return any(
-        isinstance(data.records, memoryview) and _is_transactional(data.records)
-        for topic in request.topic_data
-        for data in topic.partition_data
-    )
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if isinstance(data.records, memoryview) and _is_transactional(data.records):
+                return True
+    return False
 
 
 def _is_transactional(records: memoryview) -> bool:
@@ -398,8 +398,8 @@ def _partition(
     if not isinstance(records, memoryview):
         raise ApiError(ErrorCode.INVALID_RECORD, "no records")
     version = 0
-    if _is_transactional(records):
-        assert appended.errors is not None, "there is a transactional id"
+    # Without a transactional id no batch is one of a transaction, as ``handle`` has seen.
+    if appended.errors is not None and _is_transactional(records):
         code = appended.errors.get(partition, ErrorCode.CORRUPT_MESSAGE)
         if code:
             raise ApiError(code, "the partition is not part of the transaction")
