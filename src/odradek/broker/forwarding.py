@@ -16,11 +16,12 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from odradek.broker.context import PENDING, Answer, ForwardedContext, RequestContext
+from odradek.broker.context import PENDING, Answer, RequestContext
 from odradek.broker.controller_port import Failed, Then
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.core.event import Event
 from odradek.protocol.apis import Api, api_named
+from odradek.protocol.forwarded import FORWARDED
 from odradek.protocol.framing import Request, open_response, request_bytes
 from odradek.protocol.generated.envelope import EnvelopeRequest, EnvelopeResponse
 from odradek.protocol.generated.principal import DefaultPrincipalData
@@ -68,7 +69,7 @@ class ForwardingController:
         self._channel = channel
 
     def forward(self, context: RequestContext, request: Message) -> Answer:
-        assert isinstance(context, ForwardedContext), f"{context.api.name} is not in FORWARDED"
+        assert context.api.name in FORWARDED, f"{context.api.name} is not in FORWARDED"
         # Copied: the frame is a view of the connection's buffer.
         envelope = ForwardedRequest(request, _caller(context), request_bytes(context.request))
         self._channel.ask(
@@ -134,7 +135,7 @@ def _address_bytes(host: str) -> bytes:
 # What came back.
 
 
-def _answer(context: ForwardedContext, request: Message, answer: Message) -> None:
+def _answer(context: RequestContext, request: Message, answer: Message) -> None:
     if not isinstance(answer, EnvelopeResponse):
         context.reply(answer)
         return
@@ -153,7 +154,7 @@ def _answer(context: ForwardedContext, request: Message, answer: Message) -> Non
     context.reply_bytes(data)
 
 
-def _refuse(context: ForwardedContext, request: Message, error: ApiError) -> None:
+def _refuse(context: RequestContext, request: Message, error: ApiError) -> None:
     if error.code is ErrorCode.UNSUPPORTED_VERSION:
         context.broker.server.fail_one(context.connection, error)
     else:
