@@ -162,12 +162,12 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> AppendResult:
-        base_offset = self.log_end_offset
+        config, base_offset = self.config, self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         max_timestamp = place(
             batch,
             header,
-            self.config,
+            config,
             base_offset=base_offset,
             leader_epoch=leader_epoch,
             now_ms=now_ms,
@@ -180,7 +180,7 @@ class Log:
 
         # Published last: readers take log_end_offset for the edge of what exists, so it must
         # never run ahead of bytes the segment has accepted.
-        self.log_end_offset = last_offset + 1
+        end_offset = self.log_end_offset = last_offset + 1
         if header.producer_id > NO_PRODUCER_ID:
             try:
                 header = placed_header(header, base_offset, leader_epoch, max_timestamp)
@@ -188,15 +188,15 @@ class Log:
             except OSError:
                 self._take_back(segment, position, base_offset, last_offset, now_ms)
                 raise
-        self.producer_states.update_map_end_offset(self.log_end_offset)
-        is_own_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        self.producer_states.update_map_end_offset(end_offset)
+        is_own_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         return AppendResult(
             base_offset,
             last_offset,
             max_timestamp,
             now_ms if is_own_time else -1,
             False,
-            last_offset + 1 - self.recovery_point >= self.config.flush_messages,
+            end_offset - self.recovery_point >= config.flush_messages,
         )
 
     def append_as_follower(

@@ -17,7 +17,7 @@ has the batch validated again on a thread, where it has no budget (``broker/open
 from typing import Final, Protocol
 
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
-from odradek.records.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
+from odradek.records.batch import BatchHeader
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX, Room, UnpacksTooLongError
 from odradek.records.implementation import summarize_records
 from odradek.records.reader import records_body
@@ -58,14 +58,12 @@ def unpacked_bytes_max(header: BatchHeader, config: LogConfig) -> int:
 def open_body(
     records: Buffer, header: BatchHeader, config: LogConfig, budget: Budget | None
 ) -> Buffer:
-    """Return the records as bytes, unpacked; good until something else is, within the budget.
+    """Return the records of a compressed batch; good until others are unpacked within the budget.
 
     Raises:
         OpeningDeferredError: That is more than the budget allows.
         ApiError: They do not unpack, or to too much.
     """
-    if not header.attributes & CODEC_MASK:
-        return memoryview(records)[HEADER_BYTES:]
     bytes_max = allowed = unpacked_bytes_max(header, config)
     room = None
     if budget is not None:

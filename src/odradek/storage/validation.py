@@ -36,6 +36,7 @@ from odradek.records import (
 from odradek.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
+    HEADER_BYTES,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
     MAGIC,
@@ -104,13 +105,15 @@ def _validate_records(
     now_ms: int,
     budget: Budget | None,
 ) -> ValidBatch:
-    codec = header.attributes & CODEC_MASK
+    codec = target = header.attributes & CODEC_MASK
     if config.compression_type != PRODUCER:
-        codec = _CODECS[config.compression_type]
-    is_repacked = codec != header.attributes & CODEC_MASK
-    if is_repacked and budget is not None:
-        raise OpeningDeferredError  # packing takes ten times what unpacking does, and more
-    body = open_body(records, header, config, budget)
+        target = _CODECS[config.compression_type]
+        if target != codec and budget is not None:
+            raise OpeningDeferredError  # packing takes ten times what unpacking does, and more
+    if codec:
+        body = open_body(records, header, config, budget)
+    else:
+        body = memoryview(records)[HEADER_BYTES:]
     summary = check_body(body, header)
     if _is_doubtful(summary, header, config, now_ms):
         refusal = find_refusal(body, header, config, now_ms)
@@ -122,8 +125,8 @@ def _validate_records(
     if max_timestamp != header.max_timestamp:
         set_max_timestamp(records, header, TimestampType.CREATE_TIME, max_timestamp)
         header = parse_header(records)
-    if is_repacked:
-        return _repacked(body, header, config, codec)
+    if target != codec:
+        return _repacked(body, header, config, target)
     return records, header
 
 

@@ -93,31 +93,21 @@ class _PutAside(NamedTuple):
 class _Round:
     """What appending the batches of a request brings to light."""
 
-    __slots__ = (
-        "acks",
-        "errors",
-        "is_led_elsewhere",
-        "now_ms",
-        "opened",
-        "put_aside",
-        "uncommitted",
-        "unflushed",
-    )
+    is_led_elsewhere = False
+    """Whether a partition was refused because another node leads it, or none."""
+    opened: Opened | None = None
+    """What became of the one batch that there is, if it was put aside before."""
+    uncommitted: list[tuple[PartitionProduceResponse, Appended]] | None = None
+    """What may be acknowledged only when it is committed (acks=all); None if all is."""
 
     def __init__(self, now_ms: int, acks: int, errors: Errors | None) -> None:
         self.now_ms = now_ms
         self.acks = acks
         self.errors = errors
         """Those of the transaction, None if there is none."""
-        self.is_led_elsewhere = False
-        """Whether a partition was refused because another node leads it, or none."""
-        self.opened: Opened | None = None
-        """What became of the one batch that there is, if it was put aside before."""
         self.put_aside: list[_PutAside] = []
         self.unflushed: dict[TopicPartition, PartitionProduceResponse] = {}
         """What may be acknowledged only after a flush (``flush.messages``)."""
-        self.uncommitted: list[tuple[PartitionProduceResponse, Appended]] | None = None
-        """What may be acknowledged only when it is committed (acks=all); None if all is."""
 
     def wait_for(self, answer: PartitionProduceResponse, led: Partition, end_offset: int) -> None:
         if self.uncommitted is None:
