@@ -1,6 +1,6 @@
 """What requests cost a node that stands alone, in counts that no load upsets, of several versions.
 
-    python -m bench.request_costs [--instructions | --cpu] [--functions REQUEST] [TREE ...]
+    python -m bench.request_costs [--instructions | --cpu | --functions] [--only WORD] [TREE ...]
 
 A tree is a checkout with its ``.venv`` (``git worktree add ../before COMMIT``, then ``make setup``
 there); without one it is this checkout. Each tree runs an embedded broker with files in a process
@@ -14,7 +14,7 @@ because timers of the broker may come between and only ever add.
     cpu            nanoseconds of the whole process; with the median of the rounds
 
 Allocations show in instructions, system calls in CPU time only. ``--functions`` lists where the
-bytecodes of one request go in each tree, function by function.
+bytecodes go in each tree, function by function; ``--only`` asks for some requests and no others.
 """
 
 import argparse
@@ -329,12 +329,13 @@ def main() -> None:
     kind = parser.add_mutually_exclusive_group()
     for mode in ("instructions", "cpu"):
         kind.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode)
-    parser.add_argument("--functions", metavar="REQUEST")
+    kind.add_argument("--functions", action="store_true")
+    parser.add_argument("--only", default="", metavar="WORD", help="requests with it in their name")
     parser.set_defaults(mode="count")
     arguments = parser.parse_args()
     folders = [folder.absolute() for folder in arguments.trees or [_HERE.parent]]
     trees = [Tree(each, arguments.mode) for each in folders]
-    names = [arguments.functions] if arguments.functions else list(trees[0].operations)
+    names = [name for name in trees[0].operations if arguments.only in name]
     for tree in trees:
         tree.begin()
     for name in names:
@@ -347,7 +348,8 @@ def main() -> None:
         tree.close()
     print(" " * 36 + "".join(f"{tree.name:>14}" for tree in trees))
     if arguments.functions:
-        show_functions(trees, arguments.functions)
+        for name in names:
+            show_functions(trees, name)
     elif arguments.mode == "count":
         show("bytecodes", trees, lambda tree, name: total(tree.least(name)))
         show("calls", trees, lambda tree, name: total(tree.least(name), 1))
