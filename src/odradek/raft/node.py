@@ -7,7 +7,7 @@ Theory of operation. The driver feeds messages (``step``), time (``tick``) and n
 
 ::
 
-    Unattached   election timeout            -> Prospective
+    Unattached   election timeout            -> Prospective; soon after the start, see ADR 17
     Prospective  majority would vote for it  -> Candidate, in a new epoch
                  lost, or timeout            -> Follower if a leader is known, else Unattached
     Candidate    majority voted for it       -> Leader

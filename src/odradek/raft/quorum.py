@@ -125,7 +125,7 @@ class Quorum:
         elif state.voted is not None and state.voted.matches(self.key) and self.may_stand:
             self._enter_candidate(now_ms)
         else:
-            self._enter(Unattached(self._voter_election_deadline(now_ms)))
+            self._enter(Unattached(self._first_election_deadline(now_ms)))
         if self.voters.is_only(self.key) and not isinstance(self.role, Leader):
             self.become_prospective(now_ms)  # and with that, leader
 
@@ -374,6 +374,11 @@ class Quorum:
 
     def _election_deadline(self, now_ms: int) -> int:
         return now_ms + self.config.random_election_timeout_ms(self.random)
+
+    def _first_election_deadline(self, now_ms: int) -> int | None:
+        if not self.may_stand:
+            return None
+        return now_ms + self.config.random_first_timeout_ms(self.random)
 
     def fetch_deadline(self, leader_id: int, now_ms: int) -> int | None:
         """Return until when a follower waits for its leader; None for one that cannot lead."""

@@ -90,7 +90,7 @@ def answer_when_appended(patch: pytest.MonkeyPatch) -> None:
         (count_the_removed_leader, 0),
         (begin_before_the_epoch_commits, 0),
         (answer_when_appended, 0),
-        (forget_who_may_have_to_lead, 56),  # a crash at the one moment: the others take for ever
+        (forget_who_may_have_to_lead, 36),  # a crash at the one moment: the others take for ever
     ],
 )
 def test_a_planted_bug_is_noticed(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.raft import HardState
 from odradek.raft.driver import RaftDriver
 from tests.simulation.raft.cluster import Cluster, Member
 
@@ -20,6 +21,33 @@ def isolate(cluster: Cluster, *members: Member) -> None:
         for b in range(len(cluster.members)):
             if (a in inside) != (b in inside):
                 cluster.cut.add((a, b))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("size", [3, 5])
+def test_voters_that_start_together_need_no_election_timeout(seed: int, size: int) -> None:
+    cluster = Cluster(seed, size)
+    within_ms = cluster.config.election_timeout_ms
+    cluster.run_until(lambda: cluster.leader() is not None, within_ms=within_ms)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_voter_that_starts_beside_a_leader_disturbs_nobody(seed: int) -> None:
+    """It asks before it has found the leader, and gets no for an answer."""
+    cluster = Cluster(seed, 3)
+    leader = led(cluster)
+    cluster.run(for_ms=3_000)
+    assert leader.node is not None
+    epoch = leader.node.epoch
+    follower = next(member for member in cluster.members if member is not leader)
+    for _ in range(5):
+        cluster.crash(follower)
+        follower.hard_state = HardState(follower.hard_state.epoch)  # leader and vote not known
+        cluster.start(follower)
+        cluster.run(for_ms=2_000)
+    cluster.settle()
+    assert cluster.leader() is leader
+    assert leader.node.epoch == epoch
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -147,6 +147,44 @@ def test_election_goes_by_pre_vote_vote_and_leader_change() -> None:
     assert ready.log_instruction == AppendLeaderChange(2, 0, (0, 1, 2), (0, 1))
 
 
+def test_voter_that_has_just_started_asks_soon_whether_it_would_be_elected() -> None:
+    node = make_node(EpochLog([1]), HardState(1))
+    soon_ms = node.next_deadline_ms()
+    assert soon_ms is not None
+    node.take_ready()
+    node.tick(CONFIG.election_timeout_ms // 5)
+    asked = [each.request for each in node.take_ready().requests]
+    assert [isinstance(each, VoteRequest) and each.pre_vote for each in asked] == [True, True]
+    assert node.hard_state == HardState(1)
+
+
+def test_later_it_waits_for_a_whole_election_timeout() -> None:
+    node = make_node(EpochLog([1]), HardState(1))
+    node.take_ready()
+    node.tick(CONFIG.election_timeout_ms // 5)
+    for _, request in node.take_ready().requests:
+        assert isinstance(request, VoteRequest)
+        refusal = VoteResponse(request.correlation_id, request.voter.id, NONE, None, 1, False)
+        node.step(refusal, CONFIG.election_timeout_ms // 5)
+    assert role_of(node) is Unattached
+    node.take_ready()
+    node.tick(CONFIG.election_timeout_ms)
+    assert role_of(node) is Unattached
+    node.tick(CONFIG.election_timeout_ms // 5 + FAR_MS)
+    assert role_of(node) is Prospective
+
+
+def test_voter_that_starts_beside_a_leader_follows_it() -> None:
+    node = make_node(EpochLog([1]), HardState(1))
+    node.take_ready()
+    node.tick(CONFIG.election_timeout_ms // 5)
+    request = node.take_ready().requests[0].request
+    assert isinstance(request, VoteRequest)
+    node.step(VoteResponse(request.correlation_id, 1, NONE, 2, 1, False), 300)
+    assert node.role == Follower(2, node.role.fetch_deadline_ms)  # type: ignore[union-attr]
+    assert node.hard_state == HardState(1, 2)
+
+
 def test_nothing_may_happen_before_the_log_instruction_is_carried_out() -> None:
     node = make_node(EpochLog(), size=1)
     with pytest.raises(AssertionError, match="carry out"):
