@@ -6,7 +6,17 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from odradek.storage.disk import Disk
+from odradek.storage.index_file import IndexFile
 from odradek.storage.space_reserve import FULL_ERRORS
+from odradek.storage.transaction_index import TransactionIndex
+
+
+class UnsyncedIndex(NamedTuple):
+    """An index with changes that may not be on disk yet."""
+
+    file: IndexFile | TransactionIndex
+    changes: int
+    """How many there are so far; there may be more when it is synced."""
 
 
 class FlushPlan(NamedTuple):
@@ -15,6 +25,8 @@ class FlushPlan(NamedTuple):
     disk: Disk
     folder: PurePath | None
     paths: list[PurePath]
+    indexes: list[UnsyncedIndex]
+    """Those that are among ``paths``."""
     end_offset: int
     name_changes: int
     truncations: int

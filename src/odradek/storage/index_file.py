@@ -29,12 +29,13 @@ class IndexFile:
 
     ENTRY: ClassVar[Struct]
     __slots__ = (
+        "_changes",
         "_count",
         "_disk",
-        "_is_dirty",
         "_mapping",
         "_reserved",
         "_size",
+        "_synced_changes",
         "base_offset",
         "bytes_max",
         "path",
@@ -50,7 +51,7 @@ class IndexFile:
         self._count = -1  # unknown until the file is first used; then kept even while unmapped
         self._size = 0
         self._reserved = 0  # up to here storing into the mapping cannot run out of disk
-        self._is_dirty = False
+        self._changes = self._synced_changes = 0
 
     @property
     def entries(self) -> int:
@@ -80,7 +81,7 @@ class IndexFile:
             self._reserve(end)
         # The buffer is taken after reserving, which may make the disk unmap what looks idle.
         self.ENTRY.pack_into(mapping.buffer, position, first, second)
-        self._is_dirty = True
+        self._changes += 1
         self._count += 1
 
     def _count_up_to(self, field: int, target: int) -> int:
@@ -113,7 +114,7 @@ class IndexFile:
         """Drop all entries and preallocate again; also makes the file if there is none."""
         self._unmap()
         with self._file(create=True) as file:
-            self._is_dirty = True
+            self._changes += 1
             self._count = self._reserved = 0
             file.truncate(0)
             file.truncate(self._whole(self.bytes_max))
@@ -138,7 +139,7 @@ class IndexFile:
             return
         self._unmap()
         with self._file() as file:
-            self._is_dirty = True
+            self._changes += 1
             file.truncate(size)
         self._count = min(count, size // self.ENTRY.size)
         self._reserved = min(self._reserved, self._count * self.ENTRY.size)
@@ -159,14 +160,19 @@ class IndexFile:
 
     def sync(self) -> None:
         """Return when the entries and the size of the file are on stable storage; in any thread."""
-        if not self._is_dirty:
-            return
-        self._is_dirty = False  # before syncing: what is appended meanwhile is dirty again
-        try:
+        changes = self.unsynced_changes
+        if changes is not None:
             self._disk.sync_file(self.path)  # what was stored into the mapping is part of the file
-        except OSError:
-            self._is_dirty = True
-            raise
+            self.on_synced(changes)
+
+    @property
+    def unsynced_changes(self) -> int | None:
+        """How often the file was changed, for ``on_synced``; None if all of that is on disk."""
+        return self._changes if self._changes > self._synced_changes else None
+
+    def on_synced(self, changes: int) -> None:
+        """Take note that the file was synced when it had been changed so often."""
+        self._synced_changes = max(self._synced_changes, changes)
 
     def close(self, *, trim: bool = False) -> None:
         if trim:
@@ -189,13 +195,13 @@ class IndexFile:
         self._unmap()
         self._disk.remove(self.path)
         self._count = -1
-        self._is_dirty = False
+        self._synced_changes = self._changes
 
     def _map(self) -> Mapping:
         is_new = not self._disk.exists(self.path)
         with self._file(create=is_new) as file:
             if is_new:
-                self._is_dirty = True
+                self._changes += 1
                 file.truncate(self._whole(self.bytes_max))
             self._size = file.size
             mapping = self._mapping = file.map(writable=True)

@@ -34,7 +34,7 @@ from odradek.storage.opening import Budget
 from odradek.storage.producer_replay import apply_appended, read_marker, recall_duplicate, replay
 from odradek.storage.producer_state import AppendOrigin, BatchMetadata, ProducerStates
 from odradek.storage.scan import check_replica_batches
-from odradek.storage.segment import DELETED_SUFFIX, Segment
+from odradek.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, Segment
 from odradek.storage.segments import Segments
 from odradek.storage.validation import ValidBatch, WritableBuffer, place, validate
 
@@ -511,17 +511,31 @@ class Log:
 
     # Durability.
 
-    def plan_flush(self) -> FlushPlan:
-        """Return what to sync so that all records there are now survive a crash."""
-        paths: list[PurePath] = []
+    def plan_flush(self, *, is_active_left_out: bool = False) -> FlushPlan:
+        """Return what to sync so that all records there are now survive a crash.
+
+        Or only those of closed segments. Indexes are mostly as they were: they get an entry for
+        every few KiB of records.
+        """
         slot = max(self.segments.slot_of(self.recovery_point), 0)
-        for segment in list(self.segments)[slot:]:
-            paths += [path for path in segment.paths() if self.disk.exists(path)]
+        segments = list(self.segments)[slot:]
+        end_offset = self.log_end_offset
+        if is_active_left_out:
+            segments, end_offset = segments[:-1], self.segments.active.base_offset
+        indexes = [each for segment in segments for each in segment.unsynced_indexes()]
+        paths = [segment.path(LOG_SUFFIX) for segment in segments]
+        paths += [each.file.path for each in indexes]
         # A segment that was made must be found after a crash, and one that was truncated away
         # must not: it would overlap with what was appended since.
         folder = self.folder if self._name_changes > self._name_changes_synced else None
         return FlushPlan(
-            self.disk, folder, paths, self.log_end_offset, self._name_changes, self._truncations
+            self.disk,
+            folder,
+            paths,
+            indexes,
+            end_offset,
+            self._name_changes,
+            self._truncations,
         )
 
     def on_flushed(self, plan: FlushPlan) -> None:
@@ -530,6 +544,8 @@ class Log:
         if plan.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
         self._name_changes_synced = max(self._name_changes_synced, plan.name_changes)
+        for index, changes in plan.indexes:
+            index.on_synced(changes)
 
     def flush(self) -> None:
         """Sync here and now; for closing and for tests. Elsewhere it belongs on another thread."""

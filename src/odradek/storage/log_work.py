@@ -155,16 +155,7 @@ def next_flush(stored: StoredLog, now_ms: int) -> FlushPlan | None:
     if flush_ms != LONG_MAX:
         return log.plan_flush() if now_ms - stored.last_flush_ms >= flush_ms else None
     is_rolled = log.segments.active.base_offset > log.recovery_point
-    return plan_flush_of_closed(log) if is_rolled else None
-
-
-def plan_flush_of_closed(log: Log) -> FlushPlan:
-    """Plan to sync all but the active segment."""
-    plan = log.plan_flush()
-    active = log.segments.active
-    appended_to = set(active.paths())
-    paths = [path for path in plan.paths if path not in appended_to]
-    return plan._replace(paths=paths, end_offset=active.base_offset)
+    return log.plan_flush(is_active_left_out=True) if is_rolled else None
 
 
 def release_files(log: Log) -> None:

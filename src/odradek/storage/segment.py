@@ -22,6 +22,7 @@ from odradek.core.errors import CorruptionError
 from odradek.records import HEADER_BYTES, BatchHeader
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, File
+from odradek.storage.flush_plan import UnsyncedIndex
 from odradek.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from odradek.storage.scan import check_batch, iter_batches, peek_batch
 from odradek.storage.space_reserve import FULL_ERRORS
@@ -549,6 +550,12 @@ class Segment:
         """Return the files of this segment that may exist."""
         kinds = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
         return [self.path(kind) for kind in kinds]
+
+    def unsynced_indexes(self) -> list[UnsyncedIndex]:
+        """Return the indexes that were changed since they were last synced: mostly none."""
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        found = ((index, index.unsynced_changes) for index in indexes)
+        return [UnsyncedIndex(each, changes) for each, changes in found if changes is not None]
 
     def sync(self) -> None:
         self._log_file().sync()

@@ -32,7 +32,15 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    __slots__ = ("_count", "_disk", "_file", "_is_dirty", "base_offset", "path")
+    __slots__ = (
+        "_changes",
+        "_count",
+        "_disk",
+        "_file",
+        "_synced_changes",
+        "base_offset",
+        "path",
+    )
 
     def __init__(self, disk: Disk, path: PurePath, base_offset: int) -> None:
         self.path = path
@@ -40,7 +48,7 @@ class TransactionIndex:
         self._disk = disk
         self._file: File | None = None
         self._count = -1  # unknown until first used; 0 also says that there may be no file
-        self._is_dirty = False
+        self._changes = self._synced_changes = 0
 
     @property
     def entries(self) -> int:
@@ -57,7 +65,7 @@ class TransactionIndex:
         assert count == 0 or transaction.last_offset > _end(self._data(), count - 1)
         # At the end of the whole entries, not of the file: what a failed write left is overwritten.
         file = self._opened(create=count == 0)
-        self._is_dirty = True
+        self._changes += 1
         file.write(count * _ENTRY.size, [_ENTRY.pack(_VERSION, *transaction)])
         self._count = count + 1
 
@@ -116,13 +124,19 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """Return when the file is on stable storage; in any thread."""
-        if self._is_dirty:
-            self._is_dirty = False  # before syncing: what is appended meanwhile is dirty again
-            try:
-                self._disk.sync_file(self.path)
-            except OSError:
-                self._is_dirty = True
-                raise
+        changes = self.unsynced_changes
+        if changes is not None:
+            self._disk.sync_file(self.path)
+            self.on_synced(changes)
+
+    @property
+    def unsynced_changes(self) -> int | None:
+        """How often the file was changed, for ``on_synced``; None if all of that is on disk."""
+        return self._changes if self._changes > self._synced_changes else None
+
+    def on_synced(self, changes: int) -> None:
+        """Take note that the file was synced when it had been changed so often."""
+        self._synced_changes = max(self._synced_changes, changes)
 
     def close(self) -> None:
         if self._file is not None:
@@ -145,7 +159,7 @@ class TransactionIndex:
         self.close()
         self._disk.remove(self.path)
         self._count = 0
-        self._is_dirty = False
+        self._synced_changes = self._changes
 
     def _opened(self, *, create: bool = False) -> File:
         if self._file is None:
@@ -153,7 +167,7 @@ class TransactionIndex:
         return self._file
 
     def _resize(self, count: int) -> None:
-        self._is_dirty = True
+        self._changes += 1
         self._opened().truncate(count * _ENTRY.size)
         self._count = count
 

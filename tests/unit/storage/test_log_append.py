@@ -252,3 +252,42 @@ def test_a_flush_that_a_truncation_overtook_promises_nothing(make_log: MakeLog) 
     plan.run()
     log.on_flushed(plan)
     assert log.recovery_point == 0
+
+
+def test_a_flush_syncs_the_indexes_that_were_changed(make_log: MakeLog) -> None:
+    log = make_log(index_interval_bytes=1_000)
+
+    def synced() -> list[str]:
+        plan = log.plan_flush()
+        log.flush()
+        return [path.suffix for path in plan.paths]
+
+    append(log, make_batch([b"a"]))
+    assert synced() == [".log", ".index", ".timeindex"]  # they were made
+    append(log, make_batch([bytes(2_000)]))
+    assert synced() == [".log"]
+    append(log, make_batch([b"with an entry before it"]))
+    assert synced() == [".log", ".index", ".timeindex"]
+    append(log, make_batch([b"b"]))
+    assert synced() == [".log"]
+
+
+def test_an_index_that_changed_during_a_flush_is_synced_by_the_next(make_log: MakeLog) -> None:
+    log = make_log(index_interval_bytes=1_000)
+    append(log, make_batch([bytes(2_000)]))
+    plan = log.plan_flush()
+    assert len(plan.indexes) == 2
+    append(log, make_batch([b"with an entry before it"]))
+    plan.run()
+    log.on_flushed(plan)
+    assert len(log.plan_flush().indexes) == 2
+
+
+def test_an_index_whose_flush_failed_is_synced_by_the_next(make_log: MakeLog) -> None:
+    log = make_log()
+    append(log, make_batch([b"a"]))
+    assert isinstance(log.disk, SimulatedDisk)
+    log.disk.fail("sync", errno.EIO, path="*.index")
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush()
+    assert len(log.plan_flush().indexes) == 2
