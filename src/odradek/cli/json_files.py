@@ -6,7 +6,7 @@ Errors in a file are reported in the words of Kafka's tools, as far as they have
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from odradek.cli.tool_options import ToolError
 from odradek.core.ids import TopicPartition
@@ -15,6 +15,18 @@ T = TypeVar("T")
 
 FILE_BYTES_MAX: Final = 64 * 2**20
 _VERSION: Final = 1
+
+
+class Words(NamedTuple):
+    """What a tool says of a file without text, and of one without its field; None: it may miss."""
+
+    empty: str = "The input string shouldn't be empty"
+    missing: str | None = "Missing {} field"
+    has_version: bool = True
+    """Whether the tool looks at the version of the file."""
+
+
+_WORDS: Final = Words()
 
 
 def read_file(path: Path) -> str:
@@ -32,7 +44,7 @@ def read_file(path: Path) -> str:
 
 
 def read_rows(
-    path: Path, name: str, row: Callable[[dict[str, Any]], T], *, is_required: bool = True
+    path: Path, name: str, row: Callable[[dict[str, Any]], T], words: Words = _WORDS
 ) -> list[T]:
     """Return the rows of ``{"version": 1, name: [row, row…]}``.
 
@@ -41,16 +53,16 @@ def read_rows(
     """
     text = read_file(path)
     if not text:
-        raise ToolError("The input string shouldn't be empty")
+        raise ToolError(words.empty)
     try:
         document = object_in(json.loads(text))
     except ValueError as error:
         raise ToolError(f"The input string is not a valid JSON: {error}") from error
-    version = integer(document.get("version", _VERSION))
+    version = integer(document.get("version", _VERSION)) if words.has_version else _VERSION
     if version != _VERSION:
         raise ToolError(f"Not supported version field value {version}")
-    if name not in document and is_required:
-        raise ToolError(f"Missing {name} field")
+    if name not in document and words.missing is not None:
+        raise ToolError(words.missing.format(name))
     return [row(object_in(each)) for each in array(document.get(name, []))]
 
 

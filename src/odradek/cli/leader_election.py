@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from odradek.cli import name_completion
-from odradek.cli.json_files import duplicates, partition_of, read_rows
+from odradek.cli.json_files import Words, duplicates, partition_of, read_rows
 from odradek.cli.tool_options import (
     Server,
     Tool,
@@ -24,6 +24,11 @@ from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
 
 _TIMEOUTS: Final = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
+_WORDS: Final = Words(
+    empty="Replica election data is empty",
+    missing='Replica election data is missing "{}" field',
+    has_version=False,
+)
 _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 
@@ -82,7 +87,7 @@ def _partitions(
         assert topic is not None
         assert partition is not None
         return [TopicPartition(topic, partition)]
-    found = read_rows(path_to_json_file, "partitions", partition_of)
+    found = read_rows(path_to_json_file, "partitions", partition_of, _WORDS)
     twice = duplicates(found)
     if twice:
         problem = "Replica election data contains duplicate partitions"

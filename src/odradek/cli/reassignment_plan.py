@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from odradek.cli.json_files import (
+    Words,
     array,
     duplicates,
     field,
@@ -54,7 +55,7 @@ def read_plan(path: Path, *, is_strict: bool = False) -> Plan:
     Raises:
         ToolError: The file is something else, or nobody could do what it says.
     """
-    rows = read_rows(path, "partitions", _row, is_required=False)
+    rows = read_rows(path, "partitions", _row, Words(missing=None))
     for partition, replicas, log_dirs in rows:
         if len(replicas) != len(log_dirs):
             raise ToolError(

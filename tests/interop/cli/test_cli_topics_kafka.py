@@ -301,6 +301,37 @@ def test_elections_from_a_file(tools: ToolPair, tmp_path: Path) -> None:
     assert [sorted(line) for line in ours] == [sorted(line) for line in kafkas]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"partitions": {}}',
+        '{"partitions": [{"topic": "t"}]}',
+        '{"partitions": [{"partition": 0}]}',
+        '{"partitions": [{"topic": "t", "partition": "0"}]}',
+        '{"partitions": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 0}]}',
+        '{"partitions": [{"topic": "t", "partition": 77}]}',
+        '{"version": "none", "partitions": [{"topic": "t", "partition": 77}]}',
+    ],
+)
+def test_elections_from_no_such_file_are_refused_alike(
+    tools: ToolPair, tmp_path: Path, text: str
+) -> None:
+    plan = tmp_path / "elections.json"
+    plan.write_text(text)
+    asked = ("leader-election", "--election-type", "preferred", "--path-to-json-file", plan)
+    ours, kafkas = tools.ours(*asked), tools.kafkas(*asked)
+    assert ours.status == kafkas.status == 1
+    said, told = (
+        re.sub(r"\b(com|org)\.[\w.]+: ", "", each.out + each.err.partition("\n")[0])
+        for each in (ours, kafkas)
+    )
+    assert said == told
+    assert len(ours.err.splitlines()) == 1
+
+
 def test_reassignments_are_proposed_alike(tools: ToolPair, tmp_path: Path) -> None:
     plan = tmp_path / "topics.json"
     plan.write_text(json.dumps({"version": 1, "topics": [{"topic": "u"}, {"topic": "t"}]}))
