@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from odradek.client.admin.configs import ConfigResource
 from odradek.client.consumer.records import OffsetAndMetadata
 from odradek.core.ids import TopicPartition
 from tests.cluster.processes import COMBINED, Cluster, ClusterNode, wait_until
@@ -260,3 +261,40 @@ def test_a_move_goes_on_though_every_broker_restarts(cluster: Cluster, plan: Pat
 def wait_for_writes(writer: Writer) -> None:
     goal = writer.acknowledged + 20
     wait_until(lambda: writer.acknowledged >= goal, "the producer goes on")
+
+
+BAD_ROWS = {
+    "no such broker": ((1, [9]), "Error: Unknown broker id 9"),
+    "no such partition": ((7, [2]), "Error: Unable to find partition: whole-7"),
+    "no replicas": ((1, []), "Error: Partition replica list cannot be empty"),
+    "a broker twice": (
+        (1, [2, 2]),
+        "Error: Partition replica lists may not contain duplicate entries:"
+        " whole-1 contains multiple entries for 2",
+    ),
+    "a partition twice": (
+        (0, [3]),
+        "Error: Partition reassignment contains duplicate topic partitions: whole-0",
+    ),
+}
+
+
+def test_a_plan_with_one_bad_row_moves_and_throttles_nothing(cluster: Cluster, plan: Path) -> None:
+    topic = ConfigResource.topic("whole")
+    with BlockingAdmin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("whole", assignments={0: [1], 1: [1]})]).unwrap()
+        for (number, replicas), said in BAD_ROWS.values():
+            rows = [(0, [2]), (number, replicas)]
+            partitions = [{"topic": "whole", "partition": n, "replicas": ids} for n, ids in rows]
+            plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+            place = ("--bootstrap-server", cluster.bootstrap_servers)
+            flags = ("--execute", "--reassignment-json-file", plan, "--throttle", "1000")
+            made = odradek_tool("reassign-partitions", *place, *flags, check=False)
+            assert (made.returncode, made.stdout) == (1, f"{said}\n")
+            assert admin.list_partition_reassignments() == {}
+        found = admin.describe_topics(["whole"]).unwrap()["whole"]
+        assert [list(each.replicas) for each in found.partitions] == [[1], [1]]
+        for resource in (topic, *map(ConfigResource.broker, cluster.nodes)):
+            configs = admin.describe_configs([resource]).unwrap()[resource]
+            throttles = {each.value for name, each in configs.items() if "throttled" in name}
+            assert throttles <= {""}

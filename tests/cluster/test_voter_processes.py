@@ -13,9 +13,10 @@ from odradek.client import BlockingAdmin
 from odradek.core.ids import Uuid
 from tests.cluster.asking import Quorum, create_until_done, describe_quorum, make_topic
 from tests.cluster.flavours import Flavour, address
-from tests.cluster.processes import IS_WHOLE_MATRIX, Cluster, ClusterNode, wait_until
+from tests.cluster.processes import IS_WHOLE_MATRIX, Cluster, ClusterNode, Place, wait_until
 from tests.cluster.writers import odradek_writer
 from tests.interop.odradek_tool import odradek_tool
+from tests.interop.ports import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -173,3 +174,30 @@ def test_static_voters_go_into_the_log_and_can_be_removed_then(
         wait_until(lambda: keys_of(cluster) == wanted, "the log has them as they are")
         remove(cluster, 3)
         create_until_done(cluster.nodes[BROKER], TOPIC, [BROKER])
+
+
+def test_a_voter_that_listens_elsewhere_is_found_there(flavour: Flavour, tmp_path: Path) -> None:
+    """It tells the leader (UpdateRaftVoter), and votes from its new place when the leader dies."""
+    roles = {**dict.fromkeys((1, 2, 3), "controller"), BROKER: "broker"}
+    with Cluster(
+        tmp_path, roles, flavour, quorum="dynamic", configs=CONFIGS, is_relayed=False
+    ) as cluster:
+        cluster.start()
+        leader = cluster.nodes[quorum_of(cluster).leader_id]
+        moved = next(each for each in cluster.controllers if each is not leader)
+        moved.stop()
+        (port,) = free_ports(1)
+        moved.places["CONTROLLER"] = Place(port, port)
+        cluster.write_properties(moved)
+        moved.restart()
+        wait_until(lambda: port in ports_of(cluster, moved), f"{moved.id} is known at {port}")
+        create_until_done(cluster.nodes[BROKER], TOPIC, [BROKER])
+        leader.kill()  # what is left is a majority only with the voter that has moved
+        create_until_done(cluster.nodes[BROKER], "at-last", [BROKER])
+        assert ports_of(cluster, moved) == [port]
+
+
+def ports_of(cluster: Cluster, node: ClusterNode) -> list[int]:
+    servers = cluster.nodes[BROKER].bootstrap_servers
+    with BlockingAdmin(bootstrap_servers=servers) as admin:
+        return [each.port for each in admin.describe_quorum().endpoints[node.id]]
