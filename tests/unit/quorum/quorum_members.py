@@ -274,7 +274,7 @@ class QuorumCluster:
         """How many requests the silent ones took in."""
         self.sent: dict[str, int] = {}
         self._fetch_version = fetch_version
-        self._log = log or MetadataLogConfig(max_snapshot_interval_ms=0)
+        self._log = log or MetadataLogConfig(segment_index_bytes=960, max_snapshot_interval_ms=0)
         self._by_log = by_log
         self._raft = raft or RaftConfig()
         self._fetch_max_bytes = fetch_max_bytes
