@@ -1,11 +1,13 @@
 """The real Kafka that judges ours works on this machine: node, tools, DumpLogSegments."""
 
+import subprocess
 from pathlib import Path
 
 import confluent_kafka
 import pytest
 
 from tests.interop.kafka_peer import KafkaNode, dump_log, kafka_tool
+from tests.interop.kafka_peer.classes import command, shared_classes
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -51,3 +53,20 @@ def test_a_real_node_takes_records_and_its_dump_log_reads_them(tmp_path: Path) -
     assert lines[:2] == [f"Dumping {segment}", "Log starting offset: 0"]
     payloads = [line.partition(" key: ")[2] for line in lines if line.startswith("| ")]
     assert payloads == [f"key {i} payload: value {i}" for i in range(10)]
+
+
+def test_a_tool_takes_its_classes_from_the_archive(kafka_libs: Path, tmp_path: Path) -> None:
+    log = tmp_path / "classes.log"
+    options = shared_classes(kafka_libs)
+    tool = command(
+        "kafka.tools.StorageTool",
+        heap_mib=64,
+        log_level="WARN",
+        libs=kafka_libs,
+        options=[*options, f"-Xlog:class+load:file={log}"],
+    )
+    run = subprocess.run([*tool, "random-uuid"], capture_output=True, text=True, check=True)
+    assert (len(run.stdout.strip()), run.stderr) == (22, "")
+    sources = [line.partition(" source: ")[2] for line in log.read_text().splitlines()]
+    # A Java without an archive of its own classes makes none of Kafka's either.
+    assert ("shared objects file (top)" in sources) == bool(options)

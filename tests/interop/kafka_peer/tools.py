@@ -4,7 +4,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.interop.kafka_peer.jars import class_path, java, resolve_jars
+from tests.interop.kafka_peer.classes import command, shared_classes
+from tests.interop.kafka_peer.jars import resolve_jars
 
 TOOL_SECONDS_MAX = 120
 
@@ -53,18 +54,8 @@ ToolRun = subprocess.CompletedProcess[str]
 
 def java_command(main_class: str, *, heap_mib: int, log_level: str, libs: Path) -> list[str]:
     """A small JVM that starts fast, speaks UTF-8 and logs to stderr."""
-    return [
-        java(),
-        f"-Xmx{heap_mib}m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Dfile.encoding=UTF-8",
-        "-Dsun.stdout.encoding=UTF-8",
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.xml')}",
-        f"-Dkafka.peer.level={log_level}",
-        *("-cp", class_path(libs)),
-        main_class,
-    ]
+    options = shared_classes(libs)
+    return command(main_class, heap_mib=heap_mib, log_level=log_level, libs=libs, options=options)
 
 
 def kafka_tool(
