@@ -5,12 +5,14 @@ Tests that run with both say what Kafka does, and so what Odradek is to do.
 
 import re
 import struct
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from click.testing import CliRunner
+
+from odradek.cli.main import main
 from odradek.protocol.generated.metadata import MetadataRequest, MetadataResponse
 from tests.broker_connection import BrokerConnection
 from tests.interop.kafka_peer import kafka_tool, resolve_jars
@@ -19,7 +21,6 @@ from tests.interop.kafka_peer.tools import java_command
 from tests.interop.ports import HOST
 
 ODRADEK_COMMAND = str(Path(sys.executable).with_name("odradek"))
-TOOL_SECONDS_MAX = 120
 METADATA_VERSION = 9
 _READY = re.compile(rb"^odradek ready on (?P<host>\S+):(?P<port>\d+)$", re.MULTILINE)
 
@@ -52,14 +53,9 @@ class Odradek:
     }
 
     def format(self, properties: Path, arguments: Sequence[str]) -> None:
-        run = subprocess.run(
-            [ODRADEK_COMMAND, "storage", "format", "-c", str(properties), *arguments],
-            capture_output=True,
-            encoding="utf-8",
-            timeout=TOOL_SECONDS_MAX,
-            check=False,
-        )
-        assert run.returncode == 0, run
+        # In this process: a hundred nodes are formatted, and the tool would be loaded for each.
+        run = CliRunner().invoke(main, ["storage", "format", "-c", str(properties), *arguments])
+        assert run.exit_code == 0, run.output
 
     def command(self, properties: Path) -> list[str]:
         return [ODRADEK_COMMAND, "serve", str(properties)]
