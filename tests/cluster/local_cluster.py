@@ -10,9 +10,10 @@ from typing import Self
 
 from odradek.local.folder import ClusterFolder
 from odradek.local.layout import CONTROLLER_PORTS_FROM
+from odradek.local.ports import is_free
 from odradek.local.process_identity import ProcessIdentity
 from tests.cluster.flavours import ODRADEK_COMMAND
-from tests.interop.ports import free_ports, is_free, reserve
+from tests.interop.ports import free_ports, reserve
 
 UP_SECONDS_MAX = 120
 COMMAND_SECONDS_MAX = 180

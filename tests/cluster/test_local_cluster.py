@@ -208,6 +208,30 @@ def test_a_broker_joins_and_leaves_with_its_partitions_moved(
     assert ends == [f"wide:{partition}:10" for partition in range(8)]
 
 
+def end_of(cluster: LocalCluster, topic: str) -> int:
+    offsets = ["get-offsets", "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic]
+    return int(cluster.run(*offsets).stdout.rpartition(":")[2])
+
+
+def test_a_snapshot_brings_back_what_there_was(cluster: LocalCluster, payments: str) -> None:
+    before = end_of(cluster, payments)
+    told = cluster.local("snapshot", "before")
+    assert re.search(r"snapshot before: \d+\.\d MB, the nodes were paused for", told), told
+    with BlockingProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+        producer.send(payments, b"to be forgotten").result()
+    assert end_of(cluster, payments) == before + 1
+    for words, problem in (
+        (["snapshot", "before"], "there is a snapshot 'before' already: choose another name"),
+        (["snapshot", "../x"], "'../x': a snapshot has a name of up to 64 letters"),
+        (["restore", "after"], "there is no snapshot 'after'; there are before"),
+    ):
+        run = cluster.run("local", *words, "--dir", str(cluster.folder))
+        assert run.returncode == 1
+        assert run.stderr.startswith(f"Error: {problem}"), run
+    assert "snapshot before is restored: 3 nodes serve" in cluster.local("restore", "before")
+    assert end_of(cluster, payments) == before
+
+
 def test_a_rolling_restart_takes_each_node_when_all_are_in_sync(
     cluster: LocalCluster, payments: str
 ) -> None:
@@ -298,3 +322,24 @@ def test_nodes_do_not_outlive_a_supervisor_that_was_killed(cluster: LocalCluster
     assert "the supervisor had been killed" in run.stdout
     assert len(nodes) == NODES
     assert not any(each.is_alive() for each in nodes)
+
+
+def test_an_ephemeral_cluster_leaves_nothing(tmp_path: Path) -> None:
+    options = ["--nodes", "1", "--base-port", str(free_base_port(1)), "--ephemeral"]
+    with LocalCluster(tmp_path / "short", *options) as cluster:
+        (node,) = cluster.identities()
+        cluster.down()
+        assert not node.is_alive()
+        assert not cluster.folder.exists()
+
+
+def test_separate_controllers_are_nodes_and_ctrl_c_stops_all(tmp_path: Path) -> None:
+    options = ["--nodes", "1", "--base-port", str(free_base_port(1)), "--controllers", "separate"]
+    with LocalCluster(tmp_path / "apart", *options) as cluster:
+        assert re.search(r"^1 +broker +127\.\S+ +- ", cluster.output, re.M)
+        assert re.search(r"^101 +controller +- +127\.", cluster.output, re.M)
+        nodes = cluster.identities()
+        assert len(nodes) == 2
+        cluster.process.send_signal(signal.SIGINT)
+        assert cluster.process.wait(120) == 0
+        assert not any(each.is_alive() for each in nodes)

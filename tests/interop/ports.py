@@ -10,11 +10,12 @@ stands for port n, so that hundreds of ports cost a process one descriptor.
 import fcntl
 import os
 import random
-import socket
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import IO, Final
+
+from odradek.local.ports import is_free
 
 HOST: Final = "127.0.0.1"
 # Linux hands out 32768-60999, macOS 49152-65535.
@@ -35,17 +36,6 @@ def free_ports(count: int) -> list[int]:
         if is_free(port) and reserve(port):
             ports.add(port)
     raise RuntimeError(f"no {count} free ports between {_FIRST} and {_END}")
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As servers do it: connections that are being forgotten do not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def reserve(port: int) -> bool:

@@ -156,6 +156,26 @@ def remove(path: Path, node: int) -> None:
 
 @local.command()
 @folder_option
+@click.argument("name")
+def snapshot(path: Path, name: str) -> None:
+    """Copy the data of all nodes, at one moment, as snapshot NAME."""
+    from odradek.local import running
+
+    running.snapshot(open_folder(path), name, click.echo)
+
+
+@local.command()
+@folder_option
+@click.argument("name")
+def restore(path: Path, name: str) -> None:
+    """Go back to the data, and the nodes, that snapshot NAME has. What came later is lost."""
+    from odradek.local import running
+
+    running.restore(open_folder(path), name, click.echo)
+
+
+@local.command()
+@folder_option
 @click.argument("node", type=int, metavar="[N]", required=False)
 @click.option("--rolling", is_flag=True, help="All nodes, one after the other.")
 @no_wait_option

@@ -74,6 +74,10 @@ class ClusterFolder:
         return self.node_folder(node_id) / "node.log"
 
     @property
+    def layout_file(self) -> Path:
+        return self.path / _LAYOUT
+
+    @property
     def events_file(self) -> Path:
         return self.path / "events.log"
 

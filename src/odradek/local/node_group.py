@@ -53,6 +53,10 @@ class NodeGroup:
         self._nodes[node.id] = NodeProcess(node, self._folder)
         return self._nodes[node.id]
 
+    def replace(self, nodes: Iterable[NodeLayout]) -> None:
+        assert not any(node.state.has_process for node in self)
+        self._nodes = {node.id: NodeProcess(node, self._folder) for node in nodes}
+
     def forget(self, node_id: int) -> None:
         del self._nodes[node_id]
 

@@ -13,6 +13,7 @@ from odradek.local.cuts import lost_brokers, parse_cut, shown_cuts
 from odradek.local.errors import LocalClusterError
 from odradek.local.growth import add_broker, remove_node
 from odradek.local.node_process import NodeProcess, NodeState
+from odradek.local.snapshots import check_new, copy_back, swap_in, write_snapshot
 
 if TYPE_CHECKING:
     from odradek.local.supervisor import Supervisor
@@ -122,6 +123,41 @@ async def remove(supervisor: "Supervisor", request: Request, say: Say) -> None:
         await remove_node(supervisor, node)
 
 
+async def snapshot(supervisor: "Supervisor", request: Request, say: Say) -> None:
+    """Pause all nodes, copy their data, and let them go on."""
+    name = request["name"]
+    check_new(supervisor.folder, name)
+    with _told(supervisor, say):
+        paused = [node for node in supervisor.nodes if node.state is NodeState.RUNNING]
+        begun_ms = supervisor.clock.monotonic_ms()
+        for node in paused:
+            node.pause()
+        try:
+            copied = await asyncio.to_thread(
+                write_snapshot, supervisor.folder, supervisor.layout, name
+            )
+        finally:
+            for node in paused:
+                if node.state is NodeState.PAUSED:
+                    node.resume()
+        took = (supervisor.clock.monotonic_ms() - begun_ms) / 1_000
+        supervisor.events.fault(
+            f"snapshot {name}: {copied / 1e6:.1f} MB, the nodes were paused for {took:.2f} s"
+        )
+
+
+async def restore(supervisor: "Supervisor", request: Request, say: Say) -> None:
+    """Stop all nodes, put a snapshot back, and start what it has."""
+    name = request["name"]
+    layout = await asyncio.to_thread(copy_back, supervisor.folder, name)
+    with _told(supervisor, say):
+        supervisor.events.fault(f"all nodes are to stop, for snapshot {name}")
+        await supervisor.stop_all()
+        await asyncio.to_thread(swap_in, supervisor.folder, layout)
+        await supervisor.replace_nodes(layout)
+        supervisor.events.fault(f"snapshot {name} is restored: {len(layout.nodes)} nodes serve")
+
+
 async def _restart(supervisor: "Supervisor", node: NodeProcess) -> None:
     if node.state.has_process:
         supervisor.events.fault(f"node {node.id} is to stop (SIGTERM)")
@@ -217,4 +253,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "heal": heal,
     "add": add,
     "remove": remove,
+    "snapshot": snapshot,
+    "restore": restore,
 }

@@ -15,14 +15,15 @@ def check_ports(nodes: Iterable[NodeLayout]) -> None:
     """
     for node in nodes:
         for port in node.ports:
-            if not _is_free(port):
+            if not is_free(port):
                 raise LocalClusterError(
                     f"port {port}, for node {node.id}, is in use: stop what listens there, or"
                     " choose another --base-port (with another --dir, if this cluster exists)"
                 )
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Tell whether nobody listens on a port of this machine."""
     with socket.socket() as probe:
         # As servers do it: connections that are being forgotten do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

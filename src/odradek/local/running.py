@@ -13,6 +13,7 @@ from odradek.local.folder import ClusterFolder
 from odradek.local.layout import Wishes, check_fits, plan_layout
 from odradek.local.ports import check_ports
 from odradek.local.process_identity import ProcessIdentity, send_signal
+from odradek.local.snapshots import copy_back, swap_in, write_snapshot
 from odradek.local.supervisor import Supervisor
 
 DOWN_SECONDS_MAX: Final = 90
@@ -46,6 +47,40 @@ async def bring_up(
         finally:
             if not is_kept:
                 folder.remove()
+
+
+def snapshot(folder: ClusterFolder, name: str, say: Say) -> None:
+    """Take a snapshot, of a cluster that runs or one that is down.
+
+    Raises:
+        LocalClusterError: It cannot have this name.
+    """
+    if is_up(folder):
+        ask_supervisor(folder, {"command": "snapshot", "name": name}, say)
+        return
+    with folder.locked():
+        copied = write_snapshot(folder, folder.existing(), name)
+    say(f"snapshot {name}: {copied / 1e6:.1f} MB")
+
+
+def restore(folder: ClusterFolder, name: str, say: Say) -> None:
+    """Go back to a snapshot, with a cluster that runs or one that is down.
+
+    Raises:
+        LocalClusterError: There is none of this name.
+    """
+    if is_up(folder):
+        ask_supervisor(folder, {"command": "restore", "name": name}, say)
+        return
+    with folder.locked():
+        swap_in(folder, copy_back(folder, name))
+    say(f"snapshot {name} is restored: `odradek up` starts it")
+
+
+def is_up(folder: ClusterFolder) -> bool:
+    folder.existing()
+    record = folder.read_run()
+    return record is not None and record.supervisor.is_alive()
 
 
 def bring_down(folder: ClusterFolder, say: Say) -> None:

@@ -73,7 +73,7 @@ class Supervisor:
         finally:
             if watching is not None:
                 watching.cancel()
-            await self._stop_all()
+            await self.stop_all()
             self.events.close()
             await self._server.stop()
             self.folder.remove_run()
@@ -94,15 +94,18 @@ class Supervisor:
 
     async def _start_all(self) -> bool:
         begun_ms = self.clock.monotonic_ms()
+        await self._start_nodes()
+        self._on_ready(self, (self.clock.monotonic_ms() - begun_ms) / 1000)
+        return True
+
+    async def _start_nodes(self) -> None:
         for node in self.nodes:
             self.nodes.start(node)
         await self.nodes.until_ready(self.nodes)
         self._is_ready = True
         self.write_run()
-        self._on_ready(self, (self.clock.monotonic_ms() - begun_ms) / 1000)
-        return True
 
-    async def _stop_all(self) -> None:
+    async def stop_all(self) -> None:
         """Stop brokers, then controllers, which the brokers need to leave in good order."""
         if self.cuts:
             self.set_cuts(set())
@@ -116,8 +119,17 @@ class Supervisor:
             if node.state.has_process:
                 node.hold(held_ports(cuts, self.layout, node.id))
 
+    async def replace_nodes(self, layout: Layout) -> None:
+        """Go on with other nodes, or other data of the same ones; none runs."""
+        self.layout, self._is_ready = layout, False
+        self.nodes.replace(layout.nodes)
+        self.watch.forget()
+        await self._start_nodes()
+
     def askable(self) -> list[NodeLayout]:
-        """Return the brokers that run; those that are cut off last."""
+        """Return the brokers that run, those that are cut off last; none while all start."""
+        if not self._is_ready:
+            return []
         apart = [node_id for pair in self.cuts for node_id in pair]
         running = [
             node.layout
@@ -139,10 +151,11 @@ class Supervisor:
         else:
             self.events.fault(f"node {node.id} died ({_cause(code)})")
             self.watch.on_down([node.id])
-        if node.layout.is_voter and not self.nodes.has_quorum and not self._stop_asked.is_set():
-            self.events.note(
-                "most controllers are down: no leader, topic or config can change until one is back"
-            )
+            if node.layout.is_voter and not self.nodes.has_quorum:
+                self.events.note(
+                    "most controllers are down: no leader, topic or config can change until one"
+                    " is back"
+                )
         self.write_run()
 
     def write_run(self) -> None:

@@ -77,6 +77,10 @@ class Watch:
         self.story.on_back(nodes, self._clock.monotonic_ms())
         self._look_closely()
 
+    def forget(self) -> None:
+        """Take what comes for another cluster."""
+        self.story = Story()
+
     def _look_closely(self) -> None:
         self._ack_deadline_ms = self._clock.monotonic_ms() + ACK_MS_MAX
         self._wanted.set()
