@@ -72,3 +72,26 @@ def test_a_line_that_is_no_config_is_pointed_out(pytester: pytest.Pytester) -> N
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*odradek_config: 'num.partitions' is not name=value*"])
+
+
+def test_a_cluster_is_mended_between_tests(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        seen = []
+
+        def test_break(odradek_cluster):
+            seen.append(odradek_cluster)
+            odradek_cluster[1].kill()
+            odradek_cluster[2].pause()
+            odradek_cluster.cut(2, 3)
+
+        def test_whole_again(odradek_cluster):
+            assert odradek_cluster is seen[0]
+            assert odradek_cluster.is_healthy
+
+        def test_own(odradek_cluster_factory):
+            own = odradek_cluster_factory(nodes=1, topics=["t"])
+            assert own.leader("t").id == 1
+        """
+    )
+    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)
