@@ -36,7 +36,8 @@ class LoopWatch:
         self._stalls = stalls
         self._requests = requests
         self._requests_before = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
         self._quiet_until: dict[str, float] = {}
         self._left_out = 0
         self._collecting_since = 0.0
@@ -58,11 +59,12 @@ class LoopWatch:
         is_idle = requests - self._requests_before <= IDLE_REQUESTS_MAX
         self._requests_before = requests
         interval = IDLE_INTERVAL_SECONDS if is_idle else INTERVAL_SECONDS
-        self._timer = self._loop.call_at(self._loop.time() + interval, self._look)
+        # Not the timer's `when`: uvloop gives a handle without it if the time has come already.
+        self._due = self._loop.time() + interval
+        self._timer = self._loop.call_at(self._due, self._look)
 
     def _look(self) -> None:
-        assert self._timer is not None
-        late_us = int((self._loop.time() - self._timer.when()) * 1_000_000)
+        late_us = int((self._loop.time() - self._due) * 1_000_000)
         self._arm()
         self._stalls.on_late(late_us)
 

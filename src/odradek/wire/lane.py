@@ -147,7 +147,8 @@ class Lane:
         self._until_writable: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._wake: asyncio.TimerHandle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = 0.0
         self._is_closed = False
         self._is_in_trouble = False
 
@@ -345,9 +346,11 @@ class Lane:
 
     def _set_timer(self, deadline: float) -> None:
         if self._timer is not None:
-            if self._timer.when() <= deadline:
+            if self._timer_at <= deadline:
                 return  # it sets the next one
             self._timer.cancel()
+        # Not asked of the timer: uvloop's cannot tell if its time has come already.
+        self._timer_at = deadline
         self._timer = asyncio.get_running_loop().call_at(deadline, self._on_timer)
 
     def _on_timer(self) -> None:

@@ -4,9 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import uvloop
 
+from odradek.core.stalls import Stalls
+from odradek.node.loop_watch import LoopWatch
 from odradek.testing.broker import Broker
 from tests.unit.broker.metrics_scrape import scrape
 
@@ -48,3 +52,27 @@ def test_the_same_cause_is_not_reported_again_and_again(caplog: pytest.LogCaptur
             on_loop(broker, lambda: stalls.note("Produce", 100_000))
     lines = [each.getMessage() for each in caplog.records if "ran=Produce" in each.getMessage()]
     assert len(lines) == 1
+
+
+def test_the_watch_goes_on_after_a_timer_whose_time_had_come_when_it_was_set() -> None:
+    """On a busy machine uvloop makes no timer of it: it has no ``when``."""
+
+    class HurriedLoop(uvloop.Loop):
+        def call_at(self, when: float, *arguments: Any, **context: Any) -> Any:  # type: ignore[override]
+            return super().call_at(self.time(), *arguments, **context)
+
+    looks: list[int] = []
+
+    def requests() -> int:
+        looks.append(0)
+        return 0
+
+    async def run() -> None:
+        watch = LoopWatch(Stalls(time.monotonic_ns), requests)
+        watch.start()
+        while len(looks) < 3:
+            await asyncio.sleep(0)
+        watch.stop()
+
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        runner.run(asyncio.wait_for(run(), SECONDS_MAX))

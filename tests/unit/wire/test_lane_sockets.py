@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import uvloop
 
 from odradek.protocol.generated.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.message import Message
@@ -122,3 +123,25 @@ async def test_a_login_that_is_renewed_holds_requests_back(monkeypatch: pytest.M
         while broker.count("SaslAuthenticate") < 5:
             assert isinstance(await ask(lane), MetadataResponse)
         lane.close()
+
+
+def test_a_request_without_any_time_left_does_not_hold_up_the_next_one() -> None:
+    """uvloop makes no timer of a deadline that has come: it has no ``when``."""
+    failed: list[LaneError] = []
+
+    async def run() -> None:
+        lane = lane_to(lambda: None)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def fail(error: LaneError) -> None:
+            failed.append(error)
+            if len(failed) == 2:
+                done.set_result(None)
+
+        for _ in range(2):
+            lane.send(MetadataRequest(topics=[]), print, fail, timeout_ms=0)
+        await done
+        lane.close()
+
+    uvloop.run(run())
+    assert len(failed) == 2
