@@ -18,6 +18,7 @@ from odradek.control.served_apis import HANDLERS, QUORUM_APIS, is_served
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
 from odradek.core.slices import raise_on_loop
 from odradek.protocol.apis import Api
+from odradek.protocol.generated.describe_quorum import DescribeQuorumResponse
 from odradek.protocol.generated.envelope import EnvelopeRequest, EnvelopeResponse
 from odradek.protocol.message import Buffer, Message
 from odradek.protocol.refusals import refusal
@@ -94,6 +95,12 @@ class ControllerApis:
     def _answer_envelope(
         self, envelope: Envelope, reply: Callable[[Message], None], response: Message
     ) -> None:
+        if isinstance(response, DescribeQuorumResponse) and _is_led_elsewhere(response):
+            # The answer itself cannot say NOT_CONTROLLER, which alone has a broker of Kafka look
+            # for another controller: it would ask here for as long as this node runs.
+            reply(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            return
+
         def wrapped(data: Buffer) -> None:
             reply(EnvelopeResponse(response_data=bytes(data)))
 
@@ -115,3 +122,11 @@ def _fail(refuse: Callable[[ApiError], None], error: Exception) -> None:
     problem = "the controller failed to answer; its log says why"
     refuse(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, problem))
     raise_on_loop(error)
+
+
+def _is_led_elsewhere(response: DescribeQuorumResponse) -> bool:
+    return any(
+        each.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for topic in response.topics
+        for each in topic.partitions
+    )

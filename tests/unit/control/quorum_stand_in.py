@@ -38,6 +38,8 @@ class StandInQuorum:
     batches: list[list[Message]] = field(default_factory=list)
     quorum_records: list[QuorumRecords] = field(default_factory=list)
     raft_requests: list[Message] = field(default_factory=list)
+    answer: Message | None = None
+    """To each of them; None: none."""
     listeners: list[QuorumListener] = field(default_factory=list)
     loader: MetadataLoader = field(default_factory=MetadataLoader)
     _ends: list[int] = field(default_factory=list)
@@ -86,6 +88,8 @@ class StandInQuorum:
 
     def handle(self, request: Message, version: int, reply: Callable[[Message], None]) -> None:
         self.raft_requests.append(request)
+        if self.answer is not None:
+            reply(self.answer)
 
     def add_listener(self, listener: QuorumListener) -> None:
         self.listeners.append(listener)

@@ -47,7 +47,14 @@ from odradek.protocol.generated.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from odradek.protocol.generated.describe_quorum import DescribeQuorumRequest
+from odradek.protocol.generated.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
+from odradek.protocol.generated.describe_quorum import (
+    ResponsePartitionData as DescribeQuorumPartition,
+)
+from odradek.protocol.generated.describe_quorum import ResponseTopicData as DescribeQuorumTopic
 from odradek.protocol.generated.elect_leaders import ElectLeadersRequest
 from odradek.protocol.generated.envelope import EnvelopeRequest, EnvelopeResponse
 from odradek.protocol.generated.incremental_alter_configs import (
@@ -379,6 +386,22 @@ def test_the_envelope_says_where_the_active_controller_is_not(site: ControlSite)
     response = site.ask(enveloped(new_topics("t")))
     assert isinstance(response, EnvelopeResponse)
     assert (response.error_code, response.response_data) == (ErrorCode.NOT_CONTROLLER, None)
+
+
+def test_so_it_does_for_a_description_of_the_quorum(site: ControlSite) -> None:
+    """The inner answer has no code with which Kafka's broker looks for another controller."""
+    refused = DescribeQuorumPartition(
+        partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    site.quorum.answer = DescribeQuorumResponse(
+        topics=[DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[refused])]
+    )
+    response = site.ask(enveloped(DescribeQuorumRequest()))
+    assert response == EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    refused.error_code = ErrorCode.NONE
+    response = site.ask(enveloped(DescribeQuorumRequest()))
+    assert isinstance(response, EnvelopeResponse)
+    assert response.error_code == ErrorCode.NONE
 
 
 def test_leadership_lost_while_a_forwarded_request_waits_is_on_the_envelope(
