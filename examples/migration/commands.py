@@ -21,7 +21,9 @@ class Command(NamedTuple):
 
 _AT: Final = "--bootstrap-server $BOOTSTRAP"
 _REASSIGN: Final = f"reassign-partitions {_AT}"
-_QUORUM: Final = f"metadata-quorum {_AT}"
+# A Kafka broker goes on forwarding to the controller that led before, which says that it does not
+# lead: DescribeQuorum knows no NOT_CONTROLLER.
+_QUORUM: Final = "metadata-quorum --bootstrap-controller $CONTROLLERS"
 
 FEATURES: Final = Command(f"features {_AT} describe")
 UNDER_REPLICATED: Final = Command(f"topics {_AT} --describe --under-replicated-partitions")

@@ -18,7 +18,7 @@ from examples.migration.commands import (
     Tools,
     filled,
 )
-from examples.migration.replicas import compare
+from examples.migration.replicas import Compared, Replicas
 from examples.migration.site import CLEAN_ENDS, Site
 from odradek.client import BlockingAdmin, NewTopic
 from odradek.testing.anomalies import check
@@ -32,6 +32,7 @@ RATE: Final = 50_000_000
 PROGRESS: Final = 200
 """Values that clients must send after each step before the next."""
 LINES_MAX: Final = 20
+COMPARING_SECONDS_MAX: Final = 60
 PAUSE_SECONDS: Final = 0.5
 COMMAND_SECONDS_MAX: Final = 300
 """How long a command may be repeated until it says what is waited for."""
@@ -41,6 +42,7 @@ class Journey:
     def __init__(self, folder: Path, count: int, seed: int) -> None:
         self.folder = folder
         self.site = Site(folder, count)
+        self.replicas = Replicas(self.site.cluster)
         self.seed = seed
         self.problems: list[str] = []
         self._began = time.monotonic()
@@ -78,11 +80,14 @@ class Journey:
                 self.join(node)
         with self.step(f"the way from {old} to {new} is planned, gone, and given up"):
             self.plan(new)
+            self.compare(is_quiet=False)
             self.change_mind()
         with self.step(f"partitions move from {old} to {new}"):
             self.move("move.json")
             self.until(commands.LOG_DIRS, is_empty, OLD=",".join(map(str, old)))
-        with self.step("replicas are compared"):
+        with self.step(
+            "replicas are compared with each other and with those that were there before"
+        ):
             self.compare(is_quiet=False)
         for leaving, joining in zip(old, new, strict=True):
             with self.step(f"node {joining} gets a vote, node {leaving} gives its own back"):
@@ -168,18 +173,25 @@ class Journey:
         self.until(commands.UNDER_REPLICATED, lambda said: not said.strip())
 
     def compare(self, *, is_quiet: bool) -> None:
-        found = compare(self.site.cluster, is_quiet=is_quiet)
-        self.say(f"the same: {found}")
-        self.problems += found.differences
+        """Compare all replicas with each other, and with those that were there before."""
+        found: list[Compared] = []
+
+        def is_same() -> bool:
+            found[:] = [self.replicas.compare(is_quiet=is_quiet)]
+            return not found[0].differences
+
+        # A follower may be a fetch behind.
+        with suppress(AssertionError):
+            wait_until(is_same, "replicas are the same", COMPARING_SECONDS_MAX)
+        self.say(f"{'NOT ' if found[0].differences else ''}the same: {found[0]}")
+        self.problems += found[0].differences
 
     def judge(self, clients: list[Client]) -> None:
         """Compare replicas at rest, and what clients saw with what may be."""
         load = self._load
         assert load is not None
         load.drain()
-        cluster = self.site.cluster
         with self.step("replicas are compared at rest"):
-            wait_until(lambda: not compare(cluster, is_quiet=True).differences, "they are equal")
             self.compare(is_quiet=True)
         with self.step("what clients saw is judged"):
             history = load.recorder.history()
@@ -224,7 +236,11 @@ class Journey:
 
     def run_quietly(self, command: Command, **variables: Any) -> str:
         cluster = self.site.cluster
-        known = {"BOOTSTRAP": cluster.bootstrap_servers, "CLUSTER_ID": cluster.cluster_id}
+        known = {
+            "BOOTSTRAP": cluster.bootstrap_servers,
+            "CONTROLLERS": self.site.controllers,
+            "CLUSTER_ID": cluster.cluster_id,
+        }
         words = filled(command, {**known, **variables})
         files = {each.name: str(each) for each in self.folder.glob("*.json")}
         return self.tools_for(command).run([files.get(word, word) for word in words])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.flavours import Flavour, Kafka, Odradek
+from tests.cluster.flavours import Flavour, Kafka, Odradek, address
 from tests.cluster.processes import Cluster, ClusterNode
 
 KAFKA_IDS: Final = (1, 2, 3)
@@ -46,6 +46,12 @@ class Site:
     def client_servers(self) -> str:
         """What clients begin with: brokers of both kinds, as one of them always runs."""
         return ",".join(each.bootstrap_servers for each in self.cluster.brokers)
+
+    @property
+    def controllers(self) -> str:
+        """Where the controllers are that run."""
+        running = (each for each in self.cluster.controllers if each.is_running)
+        return ",".join(address(each.controller_port) for each in running)
 
     def nodes(self, ids: Sequence[int]) -> list[ClusterNode]:
         return [self.cluster.nodes[each] for each in ids]
