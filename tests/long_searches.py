@@ -1,8 +1,8 @@
 """How long searches and rows of kills are: short in `make test`, long where nothing waits for them.
 
 With the same examples every time more of Hypothesis's soon find nothing new: many are for
-`make explore`. Kills are for `make soak`, which sets ``ODRADEK_SOAK``; `make test` has enough of
-them to see that each kind is survived.
+`make explore`. Kills and long rows of seeds are for `make soak`, which sets ``ODRADEK_SOAK``;
+`make test` has enough of them to see that each kind is survived.
 """
 
 import os

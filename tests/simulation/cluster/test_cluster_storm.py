@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.testing.simulation import World
+from tests.long_searches import in_soak
 from tests.simulation.cluster.cluster import Cluster
 from tests.simulation.cluster.faults import parse_schedule, to_text
 from tests.simulation.cluster.story import Outcome, tell
@@ -50,19 +51,19 @@ def test_partitions_move_through_a_storm(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1010))
+@pytest.mark.parametrize("seed", range(1000, in_soak(1006, soak=1010)))
 def test_a_long_row_of_clusters_whose_partitions_move(seed: int) -> None:
     check(tell(seed, level="moves"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1055))
+@pytest.mark.parametrize("seed", range(1000, in_soak(1030, soak=1055)))
 def test_a_long_row_of_clusters_with_data(seed: int) -> None:
     check(tell(seed, level="data"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1020))
+@pytest.mark.parametrize("seed", range(1000, in_soak(1012, soak=1020)))
 def test_a_long_row_of_clusters(seed: int) -> None:
     check(tell(seed))
 

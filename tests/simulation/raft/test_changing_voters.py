@@ -14,6 +14,7 @@ from odradek.raft import QuorumError
 from odradek.raft.leader import Leader
 from odradek.raft.quorum import Quorum
 from odradek.raft.voter_changes import VoterChanges
+from tests.long_searches import in_soak
 from tests.simulation.raft.changing import ChangingCluster
 from tests.simulation.raft.cluster import SNAPSHOTS, STORM
 
@@ -39,8 +40,8 @@ def test_voters_change_and_disks_are_lost_and_the_quorum_goes_on(first_seed: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first_seed", range(1_000, 2_000, 250))
-def test_a_thousand_quorums_change_their_voters(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 250):
+def test_a_long_row_of_quorums_changes_its_voters(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + in_soak(25, soak=250)):
         survive(seed)
 
 

@@ -12,6 +12,7 @@ import pytest
 from odradek.metadata import ClusterImage
 from odradek.quorum.metadata_upkeep import MetadataLogConfig
 from odradek.quorum.quorum_listener import NotLeaderError
+from tests.long_searches import in_soak
 from tests.unit.quorum.quorum_members import Member, QuorumCluster
 
 OFTEN = MetadataLogConfig(
@@ -110,10 +111,11 @@ def test_what_was_committed_survives_a_storm(seed: int) -> None:
 @pytest.mark.slow
 def test_many_storms() -> None:
     snapshots = leaders = 0
-    for seed in range(100, 130):
+    storms = in_soak(15, soak=30)
+    for seed in range(100, 100 + storms):
         storm = Storm(seed)
         storm.run()
         snapshots += storm.cluster.sent.get("FetchSnapshot", 0)
         leaders += sum(len(each.leading) for each in storm.cluster.members.values())
-    assert snapshots > 5
-    assert leaders > 40, "they came and went"
+    assert snapshots > storms / 6
+    assert leaders > storms * 4 / 3, "they came and went"

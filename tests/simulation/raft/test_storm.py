@@ -5,6 +5,7 @@
 
 import pytest
 
+from tests.long_searches import in_soak
 from tests.simulation.raft.cluster import ELECTIONS, SNAPSHOTS, STORM, Cluster, Faults
 
 
@@ -37,7 +38,7 @@ def test_logs_that_begin_late_are_survived(seed: int, size: int) -> None:
 @pytest.mark.parametrize("first_seed", range(1_000, 1_200, 50))
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_long_storms_are_survived(first_seed: int, size: int) -> None:
-    for seed in range(first_seed, first_seed + 50):
+    for seed in range(first_seed, first_seed + in_soak(15, soak=50)):
         survive(seed, size, STORM, 30_000)
         if size > 1:
             survive(seed, size, ELECTIONS, 10_000)
