@@ -11,12 +11,30 @@ from tests.unit.quorum.test_quorum_snapshots import OFTEN, fill
 
 
 @pytest.mark.parametrize("timeout_ms", [100, 4_000])
-def test_a_new_quorum_waits_for_the_election_timeout(timeout_ms: int) -> None:
+def test_a_leader_that_resigned_waits_for_the_election_timeout(timeout_ms: int) -> None:
     cluster = QuorumCluster(1, raft=RaftConfig(election_timeout_ms=timeout_ms))
-    cluster.start()
-    cluster.run_until(lambda: cluster.find_leader() is not None)
-    # Random between once and twice; the first of three asks for votes.
-    assert timeout_ms <= cluster.world.now * 1000 <= 2 * timeout_ms + 100
+    leader = cluster.begin()
+    epoch = leader.quorum.epoch
+    cluster.isolate(leader)
+    cluster.run_until(lambda: leader.lost == 1)
+    begun = cluster.world.now
+    cluster.run_until(lambda: leader.quorum.epoch > epoch)
+    # Random between once and twice.
+    assert timeout_ms <= (cluster.world.now - begun) * 1000 <= 2 * timeout_ms + 100
+
+
+def test_a_new_quorum_waits_for_up_to_a_fifth_of_the_election_timeout() -> None:
+    def elections_ms(timeout_ms: int) -> list[float]:
+        times = []
+        for seed in range(5):
+            cluster = QuorumCluster(seed, raft=RaftConfig(election_timeout_ms=timeout_ms))
+            cluster.start()
+            cluster.run_until(lambda each=cluster: each.find_leader() is not None)  # type: ignore[misc]
+            times.append(cluster.world.now * 1000)
+        return times
+
+    assert max(elections_ms(100)) < 20 + 100
+    assert 400 < max(elections_ms(4_000)) < 800 + 100
 
 
 def takeover_ms(raft: RaftConfig) -> float:
