@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from odradek.cli import name_completion
+from odradek.cli.offset_report import report_offsets
 from odradek.cli.tables import print_json
 from odradek.cli.tool_options import (
     Server,
@@ -72,6 +73,7 @@ class Options:
     if_not_exists: bool
     exclude_internal: bool
     partition_size_limit_per_response: int | None
+    offsets: bool
     json: bool
 
     def by_flag(self) -> dict[str, object]:
@@ -111,6 +113,7 @@ class Options:
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no error.")
 @click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
 @click.option("--partition-size-limit-per-response", type=click.IntRange(1), help="Page size.")
+@click.option("--offsets", is_flag=True, help="Show where replicas and groups are in each log.")
 @click.option("--json", is_flag=True, help="With --list and --describe: JSON instead of text.")
 def topics(server: Server, **flags: Any) -> None:
     """Create, delete, describe, list and alter topics."""
@@ -163,6 +166,7 @@ def _check_places(given: Mapping[str, object]) -> None:
         "if-not-exists": ("create",),
         "exclude-internal": ("list", "describe"),
         "json": ("list", "describe"),
+        "offsets": ("describe",),
         **dict.fromkeys(_REPORTS, ("describe",)),
     }
     for name, actions in allowed.items():
@@ -170,7 +174,8 @@ def _check_places(given: Mapping[str, object]) -> None:
     if given["create"]:
         check_not_with("replica-assignment", given, ["partitions", "replication-factor"])
     for name in _REPORTS:
-        check_not_with(name, given, ["topics-with-overrides"])
+        check_not_with(name, given, ["topics-with-overrides", "offsets"])
+    check_not_with("topics-with-overrides", given, ["offsets"])
 
 
 async def _create(options: Options, admin: Admin) -> None:
@@ -291,6 +296,9 @@ async def _describe(options: Options, admin: Admin) -> None:
             raise ToolError(f"TopicId '{topic_id}' does not exist as expected")
     limit = options.partition_size_limit_per_response or PARTITIONS_PER_PAGE
     results = await admin.describe_topics(wanted, partitions_per_page=limit)
+    if options.offsets:
+        await report_offsets(admin, results.unwrap().values(), as_json=options.json)
+        return
     report = Report(
         under_replicated=options.under_replicated_partitions,
         unavailable=options.unavailable_partitions,

@@ -64,6 +64,7 @@ class ReplicaBatches(NamedTuple):
     """As this replica knows it."""
     records: bytes
     """Batches as they lie there, up to the high watermark; the last one may be cut short."""
+    log_start_offset: int = -1
 
 
 class TopicPartitionReplica(NamedTuple):
@@ -191,7 +192,9 @@ class LogDirOperations:
             return {
                 (key := TopicPartitionReplica(topic.topic, each.partition_index, node_id)): (
                     refusal(each.error_code, about=key)
-                    or ReplicaBatches(each.high_watermark, bytes(each.records or b""))
+                    or ReplicaBatches(
+                        each.high_watermark, bytes(each.records or b""), each.log_start_offset
+                    )
                 )
                 for topic in response.responses
                 for each in topic.partitions
