@@ -11,7 +11,7 @@ import click
 
 from odradek.cli.reassignment_plan import Replicas, comma_separated
 from odradek.client.admin.admin import Admin
-from odradek.client.admin.configs import ConfigResource
+from odradek.client.admin.configs import VALUE_BYTES_MAX, ConfigResource
 from odradek.client.admin.partitions import Reassignment
 from odradek.client.errors import KafkaTimeoutError
 from odradek.core.ids import TopicPartition
@@ -23,6 +23,9 @@ _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 _LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 _FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+
+
+ALL_REPLICAS: Final = "*"
 
 
 class Move(NamedTuple):
@@ -50,7 +53,7 @@ def moves_with(
 
 
 def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
-    """Return the configs of topics: ``partition:broker,…`` on either side."""
+    """Return the configs of topics: ``partition:broker,…`` on either side, or ``*``."""
     configs = {}
     for topic in sorted({key.topic for key in moves}):
         of_topic = {key.partition: move for key, move in moves.items() if key.topic == topic}
@@ -62,13 +65,21 @@ def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[s
 
 
 def _pairs(brokers: Mapping[int, Collection[int]]) -> str:
-    return ",".join(sorted(f"{number}:{each}" for number, ids in brokers.items() for each in ids))
+    """Return the replicas, or all of the topic if so many cannot be named in one config."""
+    named = sorted(f"{number}:{each}" for number, ids in brokers.items() for each in ids)
+    text = ",".join(named)
+    return text if len(text) <= VALUE_BYTES_MAX else ALL_REPLICAS
 
 
 async def limit_replication(
     admin: Admin, moves: Mapping[TopicPartition, Move], bytes_per_second: int
 ) -> None:
-    topics = {ConfigResource.topic(name): each for name, each in throttled_replicas(moves).items()}
+    throttled = throttled_replicas(moves)
+    for name, configs in throttled.items():
+        if ALL_REPLICAS in configs.values():
+            problem = f"topic {name} has too many replicas to name: all that are not in sync"
+            click.echo(f"Warning: {problem} are throttled.", err=True)
+    topics = {ConfigResource.topic(name): each for name, each in throttled.items()}
     (await admin.alter_configs(topics)).unwrap()
     brokers = {each for move in moves.values() for each in move.sources | move.destinations}
     await _set(admin, brokers, (_LEADER_RATE, _FOLLOWER_RATE), str(bytes_per_second))

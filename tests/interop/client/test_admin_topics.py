@@ -203,6 +203,34 @@ def test_configs_of_a_topic(cluster_address: str) -> None:
     with_admin(cluster_address, work)
 
 
+def test_a_value_that_is_too_long_is_refused_and_its_neighbours_are_not(
+    cluster_address: str,
+) -> None:
+    """A broker would hang up: to the client it would look like one that is away."""
+    name = "leader.replication.throttled.replicas"
+    long, short = (ConfigResource.topic(fresh(each)) for each in ("long", "short"))
+    values = {
+        long: ",".join(f"{number}:1" for number in range(5_000)),
+        short: ",".join(f"{number}:1" for number in range(4_000)),
+    }
+
+    async def work(admin: Admin) -> None:
+        (await admin.create_topics([long.name, short.name])).unwrap()
+        results = await admin.alter_configs({key: {name: each} for key, each in values.items()})
+        refused = results[long].error
+        assert code_of(refused) is ErrorCode.INVALID_CONFIG
+        assert "exceeds the maximum value size of 32767 bytes" in str(refused)
+        assert results[short].error is None
+
+        async def is_set() -> bool:
+            found = (await admin.describe_configs([short])).unwrap()
+            return found[short][name].value == values[short]
+
+        await eventually(is_set)
+
+    with_admin(cluster_address, work)
+
+
 def test_configs_of_brokers_groups_and_client_metrics(cluster_address: str) -> None:
     group = ConfigResource.group(fresh("configured-group"))
     metrics = ConfigResource.client_metrics(fresh("metrics"))

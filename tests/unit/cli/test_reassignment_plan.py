@@ -87,3 +87,12 @@ def test_sources_are_throttled_as_leaders_and_destinations_as_followers() -> Non
         "t": {leader: "0:1,0:2,10:1", follower: "0:3"},
         "u": {leader: "2:11", follower: "2:1,2:12"},
     }
+
+
+def test_more_replicas_than_a_config_has_room_for_are_all_throttled() -> None:
+    leader, follower = (f"{each}.replication.throttled.replicas" for each in ("leader", "follower"))
+    moves = {TopicPartition("t", n): Move(frozenset({1}), frozenset({2})) for n in range(10_000)}
+    assert throttled_replicas(moves) == {"t": {leader: "*", follower: "*"}}
+    moves = dict(list(moves.items())[:4_000])
+    (named,) = throttled_replicas(moves).values()
+    assert len(named[leader].split(",")) == 4_000

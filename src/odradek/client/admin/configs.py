@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from odradek.client.admin.driver import Driver, Places, refusal
 from odradek.client.admin.results import Results
-from odradek.client.errors import KafkaError, check
+from odradek.client.errors import BrokerError, KafkaError, check
 from odradek.core.config import ConfigResourceType, ConfigSource, ConfigType
 from odradek.core.errors import ErrorCode
 from odradek.protocol.generated.describe_configs import (
@@ -25,6 +25,8 @@ from odradek.protocol.generated.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
+VALUE_BYTES_MAX: Final = 2**15 - 1
+"""Of the value of a config: no string in a request may be longer."""
 _FINAL: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _SET: Final = 0
 _DELETE: Final = 1
@@ -162,12 +164,18 @@ class ConfigOperations:
         async def ask(
             node_id: int, asked: Sequence[ConfigResource]
         ) -> Mapping[ConfigResource, KafkaError | None]:
+            answers: dict[ConfigResource, KafkaError | None] = {
+                each: error for each in asked if (error := _refusal_of(changes[each], each))
+            }
             request = IncrementalAlterConfigsRequest(
-                resources=[_alteration(each, changes[each]) for each in asked],
+                resources=[
+                    _alteration(each, changes[each]) for each in asked if each not in answers
+                ],
                 validate_only=validate_only,
             )
+            if not request.resources:
+                return answers
             response = await driver.cluster.ask(node_id, request, IncrementalAlterConfigsResponse)
-            answers: dict[ConfigResource, KafkaError | None] = {}
             for each in response.responses:
                 resource = _resource(each.resource_type, each.resource_name)
                 answers[resource] = refusal(each.error_code, each.error_message, about=resource)
@@ -245,6 +253,17 @@ def _source(number: int) -> ConfigSource:
         return ConfigSource(number)
     except ValueError:  # of a broker newer than this
         return ConfigSource.UNKNOWN
+
+
+def _refusal_of(changes: Mapping[str, ConfigChange], resource: ConfigResource) -> KafkaError | None:
+    """Return why brokers would not take changes: they hang up on a longer string."""
+    if all(
+        len((_operation(each)[1] or "").encode()) <= VALUE_BYTES_MAX for each in changes.values()
+    ):
+        return None
+    problem = "The configuration value cannot be added because it exceeds the maximum value size of"
+    problem += f" {VALUE_BYTES_MAX} bytes."
+    return BrokerError(ErrorCode.INVALID_CONFIG, problem, about=str(resource))
 
 
 def _alteration(
