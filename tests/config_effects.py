@@ -277,7 +277,7 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
     ),
     "controller.quorum.election.timeout.ms": (
         _QUORUM_TIMES,
-        f"{_QUORUM_EFFECT}a_new_quorum_waits_for_the_election_timeout",
+        f"{_QUORUM_EFFECT}a_leader_that_resigned_waits_for_the_election_timeout",
     ),
     "controller.quorum.election.backoff.max.ms": (
         _QUORUM_TIMES,
