@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from odradek.spark import session
 from tests.interop.kafka_peer import PeerUnavailableError
 from tests.spark.connector import connector_jars
+from tests.spark.quick_java import QUICK_JAVA
 
 CONF = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
 
@@ -20,7 +21,9 @@ def spark() -> Iterator[SparkSession]:
     except (PeerUnavailableError, RuntimeError):
         jars = []  # told by the tests that need them
     conf = {**CONF, "spark.jars": ",".join(map(str, jars))}
-    started = session("odradek-tests", master="local[2]", conf=conf)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
+        started = session("odradek-tests", master="local[2]", conf=conf)
     yield started
     started.stop()
 

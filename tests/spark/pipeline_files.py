@@ -13,6 +13,7 @@ from typing import Any
 
 from odradek.client import BlockingConsumer, BlockingProducer, TopicPartition
 from odradek.spark import pipeline
+from tests.spark.quick_java import QUICK_JAVA
 
 SECONDS_MAX = 800
 """For a test: it takes one minute, and twelve on a machine that is twenty times too busy."""
@@ -35,8 +36,7 @@ def load_definition(folder: Path, servers: str, text: str) -> pipeline.Definitio
 
 def environment() -> dict[str, str]:
     """Return what ``run`` gets."""
-    # Started often and for seconds only: the time that optimizing takes never comes back.
-    return os.environ | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
 
 
 def start_run(

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 from odradek.spark import session
+from tests.spark.quick_java import QUICK_JAVA
 
 TASKS = 4
 MASTER = "local[2,20]"
 """Two cores, and twenty attempts for each task: its workers are killed."""
 CONF = {
     "spark.driver.memory": "512m",
-    # Started often and for seconds only: the time that optimizing takes never comes back.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
 }
 
 

@@ -17,6 +17,7 @@ import pyspark
 
 from odradek.spark.java import find_java_home
 from tests.interop.kafka_peer.jvm import until_parent_ends
+from tests.spark.quick_java import QUICK_JAVA
 
 HOME = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
@@ -37,8 +38,7 @@ def spark_environment(**more: str) -> dict[str, str]:
     return {
         **kept,
         "JAVA_HOME": str(find_java_home(os.environ)),
-        # Started for seconds only: the time that optimizing takes never comes back.
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "JAVA_TOOL_OPTIONS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
