@@ -1,10 +1,12 @@
 """Fixtures of the tests that need other people's software."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.interop.kafka_peer import PeerUnavailableError, resolve_jars
+from tests.interop.tool_program import ToolProgram
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +16,9 @@ def kafka_libs() -> Path:
         return resolve_jars()
     except PeerUnavailableError as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def tool_program(kafka_libs: Path) -> Iterator[ToolProgram]:
+    with ToolProgram() as started:
+        yield started

@@ -16,8 +16,8 @@ from confluent_kafka import TopicPartition
 from odradek.testing.broker import Broker
 from tests.interop.clients import Seen, Sent
 from tests.interop.clients.confluent import Confluent
-from tests.interop.kafka_peer import kafka_tool, resolve_jars
-from tests.interop.kafka_peer.tools import MAIN_CLASSES, java_command
+from tests.interop.kafka_peer import kafka_tool
+from tests.interop.kafka_peer.tools import MAIN_CLASSES
 from tests.interop.odradek_tool import odradek_tool
 from tests.interop.programs.program import Program
 
@@ -71,14 +71,6 @@ def broker() -> Iterator[Broker]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def program(kafka_libs: Path) -> Iterator[Program]:
-    source = str(HERE / "KafkaTools.java")
-    command = java_command(source, heap_mib=192, log_level="ERROR", libs=resolve_jars())
-    with Program(command) as started:
-        yield started
-
-
 class Both:
     """The same tool, Kafka's and ours, on the same broker."""
 
@@ -111,8 +103,8 @@ def _processed(said: str) -> list[str]:
 
 
 @pytest.fixture
-def both(program: Program, broker: Broker) -> Both:
-    return Both(program, broker.bootstrap_servers)
+def both(tool_program: Program, broker: Broker) -> Both:
+    return Both(tool_program, broker.bootstrap_servers)
 
 
 def properties(*texts: str) -> list[str]:

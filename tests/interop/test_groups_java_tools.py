@@ -23,15 +23,14 @@ from tests.interop.clients.confluent import Confluent
 from tests.interop.group_members import (
     DEADLINE_SECONDS,
     GROUP_CONFIGS,
-    HERE,
     Kind,
     MemberProcess,
     partitions_of,
     wait_for_share,
     wait_until_stable,
 )
-from tests.interop.kafka_peer import KafkaNode, resolve_jars
-from tests.interop.kafka_peer.tools import MAIN_CLASSES, java_command
+from tests.interop.kafka_peer import KafkaNode
+from tests.interop.kafka_peer.tools import MAIN_CLASSES
 from tests.interop.programs.program import Program
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("kafka_libs")]
@@ -131,15 +130,7 @@ def _commit(servers: str, group: str, topics: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def program(kafka_libs: Path) -> Iterator[Program]:
-    source = str(HERE / "KafkaTools.java")
-    command = java_command(source, heap_mib=192, log_level="ERROR", libs=resolve_jars())
-    with Program(command) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def sides(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+def sides(tool_program: Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     data_dir = tmp_path_factory.mktemp("kafka") / "data"
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaNode(data_dir, CONFIGS))
@@ -147,7 +138,7 @@ def sides(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         servers = broker.bootstrap_servers, kafka.bootstrap_servers
         for each in servers:
             prepare(each, stack)
-        yield Sides(*(Tools(program, each) for each in servers))
+        yield Sides(*(Tools(tool_program, each) for each in servers))
 
 
 DESCRIBED = [

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -11,6 +12,7 @@ from odradek.testing.broker import Broker
 from tests.interop.clients import Seen, Sent
 from tests.interop.clients.confluent import Confluent
 from tests.interop.kafka_peer import kafka_tool
+from tests.interop.tool_program import ToolProgram
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("kafka_libs")]
 
@@ -45,19 +47,31 @@ def filled(client: Confluent, topic: str) -> str:
     return topic
 
 
-def run(broker: Broker, tool: str, *arguments: str | Path, stdin: str | None = None) -> str:
-    server = ("--bootstrap-server", broker.bootstrap_servers)
-    return kafka_tool(tool, *server, *arguments, stdin=stdin).stdout
+class Run(Protocol):
+    def __call__(self, tool: str, *arguments: str | Path, stdin: str | None = None) -> str: ...
 
 
-def test_topics_are_created_listed_described_grown_and_deleted(broker: Broker, topic: str) -> None:
-    created = run(broker, "topics", "--create", "--topic", topic, "--partitions", "2")
+@pytest.fixture
+def run(tool_program: ToolProgram, broker: Broker) -> Run:
+    """Runs a tool against the broker, and returns what it prints."""
+
+    def run_tool(tool: str, *arguments: str | Path, stdin: str | None = None) -> str:
+        server = ("--bootstrap-server", broker.bootstrap_servers)
+        return tool_program.tool(tool, *server, *arguments, stdin=stdin).stdout
+
+    return run_tool
+
+
+def test_topics_are_created_listed_described_grown_and_deleted(
+    run: Run, broker: Broker, topic: str
+) -> None:
+    created = run("topics", "--create", "--topic", topic, "--partitions", "2")
     assert created == f"Created topic {topic}.\n"
-    assert topic in run(broker, "topics", "--list").splitlines()
+    assert topic in run("topics", "--list").splitlines()
 
-    run(broker, "topics", "--alter", "--topic", topic, "--partitions", "3")
+    run("topics", "--alter", "--topic", topic, "--partitions", "3")
     topic_id = broker.node.broker.image.topics[topic].topic_id
-    head, *lines = run(broker, "topics", "--describe", "--topic", topic).splitlines()
+    head, *lines = run("topics", "--describe", "--topic", topic).splitlines()
     fields = dict(field.split(": ") for field in head.split("\t")[:4])
     assert fields == {
         "Topic": topic,
@@ -70,24 +84,26 @@ def test_topics_are_created_listed_described_grown_and_deleted(broker: Broker, t
         assert line.startswith(start)
     assert len(lines) == 3
 
-    run(broker, "topics", "--delete", "--topic", topic)
-    assert topic not in run(broker, "topics", "--list").splitlines()
+    run("topics", "--delete", "--topic", topic)
+    assert topic not in run("topics", "--list").splitlines()
 
 
-def test_a_topic_that_exists_is_not_created_again(broker: Broker, filled: str) -> None:
+def test_a_topic_that_exists_is_not_created_again(
+    tool_program: ToolProgram, run: Run, broker: Broker, filled: str
+) -> None:
     server = ("--bootstrap-server", broker.bootstrap_servers)
-    refused = kafka_tool("topics", *server, "--create", "--topic", filled, check=False)
+    refused = tool_program.tool("topics", *server, "--create", "--topic", filled, check=False)
     assert refused.returncode == 1
     assert "Error while executing topic command : " in refused.stdout
     assert f"'{filled}'" in refused.stdout
     assert "TopicExistsException" in refused.stderr
-    run(broker, "topics", "--create", "--topic", filled, "--if-not-exists")
+    run("topics", "--create", "--topic", filled, "--if-not-exists")
 
 
-def test_describe_names_the_configs_a_topic_was_created_with(broker: Broker, topic: str) -> None:
+def test_describe_names_the_configs_a_topic_was_created_with(run: Run, topic: str) -> None:
     wanted = ("--config", "retention.ms=1000", "--config", "cleanup.policy=compact")
-    run(broker, "topics", "--create", "--topic", topic, *wanted)
-    head, *_ = run(broker, "topics", "--describe", "--topic", topic).splitlines()
+    run("topics", "--create", "--topic", topic, *wanted)
+    head, *_ = run("topics", "--describe", "--topic", topic).splitlines()
     configs = head.partition("Configs: ")[2].split(",")
     assert {"retention.ms=1000", "cleanup.policy=compact"} <= set(configs)
 
@@ -102,27 +118,25 @@ def test_describe_names_the_configs_a_topic_was_created_with(broker: Broker, top
         (str(FIRST_MS + 3500), {1: "4"}),
     ],
 )
-def test_get_offsets(broker: Broker, filled: str, when: str, expected: dict[int, str]) -> None:
-    lines = run(broker, "get-offsets", "--topic", filled, "--time", when).splitlines()
+def test_get_offsets(run: Run, filled: str, when: str, expected: dict[int, str]) -> None:
+    lines = run("get-offsets", "--topic", filled, "--time", when).splitlines()
     found = {int(p): offset for _, p, offset in (line.split(":") for line in lines)}
     assert {p: offset for p, offset in found.items() if offset} == expected
 
 
-def test_delete_records(broker: Broker, client: Confluent, filled: str, tmp_path: Path) -> None:
+def test_delete_records(run: Run, client: Confluent, filled: str, tmp_path: Path) -> None:
     asked = {"topic": filled, "partition": 1, "offset": 6}
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": [asked]}))
-    printed = run(broker, "delete-records", "--offset-json-file", plan)
+    printed = run("delete-records", "--offset-json-file", plan)
     assert f"partition: {filled}-1\tlow_watermark: 6" in printed
     assert client.watermarks(filled, 1) == (6, 10)
 
 
-def test_producer_perf_test_sends_all_its_records(
-    broker: Broker, client: Confluent, topic: str
-) -> None:
+def test_producer_perf_test_sends_all_its_records(run: Run, client: Confluent, topic: str) -> None:
     client.create_topic(topic)
     printed = run(
-        *(broker, "producer-perf-test", "--topic", topic, "--num-records", "20000"),
+        *("producer-perf-test", "--topic", topic, "--num-records", "20000"),
         *("--record-size", "100", "--throughput", "-1"),
     )
     assert printed.splitlines()[-1].startswith("20000 records sent, ")
@@ -131,31 +145,31 @@ def test_producer_perf_test_sends_all_its_records(
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_console_producer_writes_and_console_consumer_reads(
-    broker: Broker, client: Confluent, topic: str, codec: str
+    run: Run, client: Confluent, topic: str, codec: str
 ) -> None:
     client.create_topic(topic, 1)
     lines = [f"key{i}\tvalue {i} ü" for i in range(50)]
     run(
-        *(broker, "console-producer", "--topic", topic, "--compression-codec", codec),
+        *("console-producer", "--topic", topic, "--compression-codec", codec),
         *("--reader-property", "parse.key=true"),
         stdin="".join(f"{line}\n" for line in lines),
     )
     printed = run(
-        *(broker, "console-consumer", "--topic", topic, "--partition", "0", "--offset", "10"),
+        *("console-consumer", "--topic", topic, "--partition", "0", "--offset", "10"),
         *("--max-messages", "40", "--formatter-property", "print.key=true"),
     )
     assert printed.splitlines() == lines[10:]
 
 
 def test_java_reads_what_librdkafka_wrote_and_the_other_way(
-    broker: Broker, client: Confluent, filled: str
+    run: Run, client: Confluent, filled: str
 ) -> None:
     printed = run(
-        *(broker, "console-consumer", "--topic", filled, "--partition", "1"),
+        *("console-consumer", "--topic", filled, "--partition", "1"),
         *("--offset", "earliest", "--max-messages", "10"),
     )
     assert printed.splitlines() == [f"v{i}" for i in range(10)]
-    run(broker, "console-producer", "--topic", filled, stdin="from Java\n")
+    run("console-producer", "--topic", filled, stdin="from Java\n")
     ends = {p: client.watermarks(filled, p)[1] for p in (0, 1)}
     home, offset = (0, 0) if ends[0] else (1, 10)
     ((found_at, record),) = client.consume(filled, 1, partition=home, start=offset)
@@ -164,8 +178,8 @@ def test_java_reads_what_librdkafka_wrote_and_the_other_way(
     )
 
 
-def test_broker_api_versions_shows_no_api_the_client_misreads(broker: Broker) -> None:
-    first, *lines = run(broker, "broker-api-versions").splitlines()
+def test_broker_api_versions_shows_no_api_the_client_misreads(run: Run, broker: Broker) -> None:
+    first, *lines = run("broker-api-versions").splitlines()
     assert first.startswith(f"{broker.bootstrap_servers} (id: 1 rack: null isFenced: false) -> (")
     assert "\tProduce(0): 0 to 13 [usable: 13]," in lines
     assert "\tFetch(1): 4 to 18 [usable: 18]," in lines
@@ -178,25 +192,25 @@ def test_cluster_id(broker: Broker) -> None:
     assert kafka_tool("cluster", *asked).stdout == f"Cluster ID: {broker.node.cluster_id}\n"
 
 
-def test_configs_of_a_topic_are_altered_and_described(broker: Broker, filled: str) -> None:
+def test_configs_of_a_topic_are_altered_and_described(run: Run, filled: str) -> None:
     entity = ("--entity-type", "topics", "--entity-name", filled)
-    done = run(broker, "configs", *entity, "--alter", "--add-config", "retention.ms=86400000")
+    done = run("configs", *entity, "--alter", "--add-config", "retention.ms=86400000")
     assert done == f"Completed updating config for topic {filled}.\n"
-    described = run(broker, "configs", *entity, "--describe").splitlines()
+    described = run("configs", *entity, "--describe").splitlines()
     assert described[0] == f"Dynamic configs for topic {filled} are:"
     assert described[1].startswith("  retention.ms=86400000 sensitive=false synonyms={")
-    run(broker, "configs", *entity, "--alter", "--delete-config", "retention.ms")
-    assert run(broker, "configs", *entity, "--describe").splitlines() == described[:1]
+    run("configs", *entity, "--alter", "--delete-config", "retention.ms")
+    assert run("configs", *entity, "--describe").splitlines() == described[:1]
 
 
-def test_all_configs_of_a_broker_are_described(broker: Broker) -> None:
+def test_all_configs_of_a_broker_are_described(run: Run) -> None:
     entity = ("--entity-type", "brokers", "--entity-name", "1")
-    lines = run(broker, "configs", *entity, "--describe", "--all").splitlines()
+    lines = run("configs", *entity, "--describe", "--all").splitlines()
     assert any(line.startswith("  log.retention.hours=168 ") for line in lines)
 
 
-def test_log_dirs_are_described(broker: Broker, client: Confluent, filled: str) -> None:
-    printed = run(broker, "log-dirs", "--describe", "--topic-list", filled)
+def test_log_dirs_are_described(run: Run, broker: Broker, client: Confluent, filled: str) -> None:
+    printed = run("log-dirs", "--describe", "--topic-list", filled)
     document = json.loads(printed.splitlines()[-1])
     (described,) = document["brokers"]
     assert described["broker"] == 1

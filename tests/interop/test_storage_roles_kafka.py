@@ -6,7 +6,7 @@ to start.
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from odradek.cli.main import main
-from tests.interop.kafka_peer import MAIN_CLASSES, resolve_jars
-from tests.interop.kafka_peer.tools import java_command
+from tests.interop.kafka_peer import MAIN_CLASSES
 from tests.interop.programs.program import Program
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("kafka_libs")]
@@ -60,11 +59,8 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kafka(kafka_libs: Path) -> Iterator[Program]:
-    source = str(HERE / "KafkaTools.java")
-    command = java_command(source, heap_mib=192, log_level="ERROR", libs=resolve_jars())
-    with Program(command) as started:
-        yield started
+def kafka(tool_program: Program) -> Program:
+    return tool_program
 
 
 def ours(*arguments: str | Path) -> Run:

@@ -18,15 +18,16 @@ from tests.broker_connection import BrokerConnection
 from tests.interop.clients.confluent import Confluent
 from tests.interop.group_members import wait_until
 from tests.interop.histories.reading import read_to_end
-from tests.interop.kafka_peer import KafkaNode, kafka_tool
+from tests.interop.kafka_peer import KafkaNode
 from tests.interop.kafka_peer.tools import ToolRun
+from tests.interop.tool_program import ToolProgram
 from tests.interop.transaction_clients import wait_until_settled
 from tests.transaction_requests import TransactionalProducer
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.usefixtures("kafka_libs")]
 
 CALL_SECONDS = 60.0
-# A transaction is open while a JVM starts several times, and no machine is so busy.
+# A transaction is open while a tool runs several times, and no machine is so busy.
 TIMEOUT_MS = 600_000
 CONFIGS = {"transaction.partition.verification.enable": "false"}
 # From the next version on the broker tells the coordinator by itself.
@@ -37,23 +38,26 @@ Row = dict[str, str]
 
 
 class Target(NamedTuple):
+    program: ToolProgram
     servers: str
     port: int
 
 
 @pytest.fixture(scope="module", params=["odradek", "kafka"])
 def target(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tool_program: ToolProgram,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Target]:
     with ExitStack() as stack:
         if request.param == "odradek":
             broker = stack.enter_context(Broker(config=CONFIGS))
-            yield Target(broker.bootstrap_servers, int(broker.bootstrap_servers.split(":")[1]))
+            yield Target(tool_program, broker.bootstrap_servers, broker.port)
         else:
             node = stack.enter_context(
                 KafkaNode(tmp_path_factory.mktemp("kafka") / "data", CONFIGS)
             )
-            yield Target(node.bootstrap_servers, node.port)
+            yield Target(tool_program, node.bootstrap_servers, node.port)
 
 
 @pytest.fixture
@@ -83,7 +87,8 @@ def producer(target: Target, topic: str) -> confluent_kafka.Producer:
 
 
 def run(target: Target, *arguments: str, check: bool = True) -> ToolRun:
-    return kafka_tool("transactions", "--bootstrap-server", target.servers, *arguments, check=check)
+    server = ("--bootstrap-server", target.servers)
+    return target.program.tool("transactions", *server, *arguments, check=check)
 
 
 def table(ran: ToolRun) -> list[Row]:

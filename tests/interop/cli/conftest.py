@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -14,7 +13,6 @@ from tests.interop.clients import Sent
 from tests.interop.clients.confluent import Confluent
 from tests.interop.group_members import (
     GROUP_CONFIGS,
-    HERE,
     Kind,
     Member,
     MemberProcess,
@@ -22,8 +20,7 @@ from tests.interop.group_members import (
     wait_for_share,
     wait_until,
 )
-from tests.interop.kafka_peer import KafkaNode, resolve_jars
-from tests.interop.kafka_peer.tools import java_command
+from tests.interop.kafka_peer import KafkaNode
 from tests.interop.programs.program import Program
 
 FIRST_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
@@ -85,14 +82,6 @@ def begin_transaction(servers: str, name: str) -> confluent_kafka.Producer:
         producer.produce("t", b"v", partition=partition)
     assert producer.flush(CALL_SECONDS) == 0
     return producer
-
-
-@pytest.fixture(scope="session")
-def tool_program(kafka_libs: Path) -> Iterator[Program]:
-    source = str(HERE / "KafkaTools.java")
-    command = java_command(source, heap_mib=192, log_level="ERROR", libs=resolve_jars())
-    with Program(command) as started:
-        yield started
 
 
 @pytest.fixture(scope="session", params=["odradek", "kafka"])

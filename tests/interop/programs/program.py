@@ -25,9 +25,9 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
 
 from tests.interop.clients import DEADLINE_SECONDS, Place, ProduceError, Seen, Sent
 from tests.interop.kafka_peer.jvm import until_parent_ends
@@ -45,7 +45,7 @@ class Target(NamedTuple):
     data_dir: Path
 
 
-class Program(AbstractContextManager["Program"]):
+class Program:
     """Runs until its `with` block is left."""
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -66,6 +66,9 @@ class Program(AbstractContextManager["Program"]):
         if "code" in answer:
             raise ProduceError(answer["code"], answer["message"])
         return answer
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         _pipe(self._process.stdin).close()
