@@ -17,7 +17,13 @@ import pytest
 from odradek.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
-from tests.cluster.asking import active_controller, alive_brokers, create_until_done, placements_of
+from tests.cluster.asking import (
+    active_controller,
+    alive_brokers,
+    create_until_done,
+    make_topic,
+    placements_of,
+)
 from tests.cluster.flavours import Flavour
 from tests.cluster.processes import IS_WHOLE_MATRIX, Cluster, ClusterNode, wait_until
 from tests.cluster.reading import Reader, read_all
@@ -294,7 +300,7 @@ def test_a_wiped_broker_and_a_wiped_controller_come_back_from_snapshots(cluster:
         wait_until(lambda node=node: snapshots_of(node) != [], f"{node.id} has a snapshot")  # type: ignore[misc]
         assert not beginning_of(node).exists()
     stop(active)
-    create_until_done(cluster.brokers[0], "by-the-next-controller", [broker.id])
+    make_topic(cluster, "by-the-next-controller", [broker.id])
     produced = produce_as_new_leader(broker, "by-the-next-controller", b"there", acks=ACKS_ALL)
     assert produced == (ErrorCode.NONE, 0)
     active.restart()
