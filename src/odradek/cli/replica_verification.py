@@ -22,6 +22,9 @@ from odradek.client.settings import as_settings
 from odradek.core.ids import TopicPartition
 
 _NOTHING: Final = ReplicaBatches(-1, b"")
+_ANSWER_MS_MAX: Final = 5_000
+"""Beyond the wait for records. A broker that is down is asked again in the next round; until then
+its partitions lag, and the lag is to be reported."""
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 
 
@@ -121,7 +124,10 @@ class _Rounds:
             for broker in brokers
         }
         fetched = await self._admin.fetch_replicas(
-            wanted, partition_bytes_max=self._fetch_size, max_wait_ms=self._max_wait_ms
+            wanted,
+            partition_bytes_max=self._fetch_size,
+            max_wait_ms=self._max_wait_ms,
+            timeout_ms=self._max_wait_ms + _ANSWER_MS_MAX,
         )
         for error in fetched.errors.values():
             self._tell(reason(error))
