@@ -32,6 +32,7 @@ $(STAMP): $(LOCK) pyproject.toml src/odradek/records/_compiled.pyx | $(filter .u
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes $(LOCK)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c "from odradek.records import COMPILED; print('compiled record codec:', 'yes' if COMPILED else 'no (no C compiler found: the pure-Python codec does the work, slower)')"
+	@$(BIN)/python -c "import odradek.local.formatting, odradek.local.supervised_node"  # their bytecode
 	@touch $@
 
 run: setup ## Do the main job: a broker, a stream of orders, a pipeline on Spark

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from odradek.client import BlockingConsumer, BlockingProducer
+from odradek.local.folder import ClusterFolder
 from tests.cluster.flavours import ODRADEK_COMMAND
 from tests.cluster.local_cluster import LocalCluster, free_base_port
+from tests.cluster.processes import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -313,15 +315,23 @@ def test_down_ends_all_nodes_and_the_next_up_goes_on(cluster: LocalCluster) -> N
     assert read == [b"first"]
 
 
-def test_nodes_do_not_outlive_a_supervisor_that_was_killed(cluster: LocalCluster) -> None:
-    nodes = cluster.identities()
+def test_nodes_end_with_a_supervisor_that_is_killed_and_paused_ones_with_down(
+    cluster: LocalCluster,
+) -> None:
+    cluster.local("pause", "1", "--no-wait")
+    record = ClusterFolder(cluster.folder).read_run()
+    assert record is not None
+    paused, *others = (record.nodes[number] for number in (1, 2, 3))
     cluster.process.send_signal(signal.SIGKILL)
     cluster.process.wait()
+    wait_until(lambda: not any(each.is_alive() for each in others), "the others end by themselves")
+    assert paused.is_alive()
+    run = cluster.run("local", "status", "--dir", str(cluster.folder))
+    assert (run.returncode, "is not up" in run.stderr) == (1, True), run
     run = cluster.run("down", "--dir", str(cluster.folder))
     assert run.returncode == 0, run
     assert "the supervisor had been killed" in run.stdout
-    assert len(nodes) == NODES
-    assert not any(each.is_alive() for each in nodes)
+    assert not paused.is_alive()
 
 
 def test_an_ephemeral_cluster_leaves_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A process is told from a later one with its pid."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -37,6 +38,6 @@ def test_a_process_that_ended_and_waits_for_its_parent_is_gone() -> None:
         assert identity is not None
         child.kill()
         # Its pid is kept until it is waited for.
-        while identity.is_alive():
-            pass
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not identity.is_alive()
         assert child.returncode is None
