@@ -28,7 +28,7 @@ from odradek.client import BlockingAdmin, NewTopic
 from odradek.testing.anomalies import Isolation, Report, check
 from tests.cluster.flavours import Flavour, Kafka, Odradek
 from tests.cluster.nemesis import SESSION_SECONDS, Nemesis, small_disks, wait_until_in_sync
-from tests.cluster.processes import COMBINED, Cluster
+from tests.cluster.processes import COMBINED, Cluster, wait_until
 from tests.interop.histories.java import JavaTransactor
 from tests.interop.histories.load import INPUTS, KEYS, OUTPUTS, Client, Load
 from tests.interop.histories.mix import mixed_clients
@@ -105,8 +105,12 @@ def run(
     seed: int,
     flavour: Flavour | None = None,
     is_transactional: bool = False,
+    values_min: int = 0,
 ) -> tuple[Report, Load]:
-    """Disturb a cluster as planned while clients work; then judge what they saw."""
+    """Disturb a cluster as planned while clients work; then judge what they saw.
+
+    Clients go on until ``values_min`` are sent: fewer say nothing, and a busy machine is slow.
+    """
     cluster = Cluster(folder, COMBINED, flavour, configs=CONFIGS, is_relayed="cut" in plan)
     with ExitStack() as stack:
         stack.enter_context(cluster)
@@ -121,6 +125,7 @@ def run(
             for kind in plan:
                 nemesis.strike(kind)
             wait_until_in_sync(cluster)
+            wait_until(lambda: load.sent >= values_min, f"{values_min} values are sent")
         load.drain()
         seconds = time.monotonic() - began
         report = check(load.recorder.history(), drained=frozenset(KEYS))

@@ -35,6 +35,7 @@ SECOND_VICTIM: Final = 0.2
 BEYOND_SESSION: Final = (SESSION_SECONDS + 0.5, 2 * SESSION_SECONDS)
 CLEAN_ENDS: Final = {0, 128 + 15}
 DISK_MIB: Final = 64
+FULL_DISK: Final = "log directory full"
 BUSY_PER_CORE: Final = 4
 BUSY_PROGRAM: Final = "while True: pass"
 
@@ -108,9 +109,12 @@ class Nemesis:
     def _fill_disk(self) -> None:
         victim = self._leader()
         taken = victim.data_dir / "other-program"
+        said = _words_of_full_disk(victim)
         assert fill(taken) > 0, "the disk was full before"
         try:
             time.sleep(self.chance.uniform(*BEYOND_SESSION))
+            # On a busy machine nobody may have written to it by now.
+            wait_until(lambda: _words_of_full_disk(victim) > said, "the node feels the full disk")
         finally:
             taken.unlink()
         assert victim.is_running, f"node {victim.id} ended\n{victim.log_tail()}"
@@ -147,6 +151,10 @@ def small_disks(cluster: Cluster) -> Iterator[None]:
             stack.enter_context(small_disk(node.data_dir, DISK_MIB))
             cluster.format(node)
         yield
+
+
+def _words_of_full_disk(node: ClusterNode) -> int:
+    return node.log_file.read_text(errors="replace").count(FULL_DISK)
 
 
 def wait_until_in_sync(cluster: Cluster) -> None:
