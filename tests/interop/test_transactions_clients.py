@@ -100,24 +100,37 @@ def java(request: pytest.FixtureRequest) -> Iterator[Callable[[], Program]]:
         yield start
 
 
+@pytest.fixture
+def maker(servers: str, java: Callable[[], Program]) -> Callable[[str], Make]:
+    """Gives what makes producers of one kind of client, with a transactional id of their own."""
+
+    def of(client: str) -> Make:
+        transactional_id = f"tx-{next(_numbers)}"
+
+        def new(**settings: Any) -> TransactionalClient:
+            if client == "java":
+                return JavaTransactions(servers, transactional_id, program=java(), **settings)
+            return PYTHON[client](servers, transactional_id, **settings)
+
+        return new
+
+    return of
+
+
 @pytest.fixture(params=[*PYTHON, pytest.param("java", marks=pytest.mark.kafka)])
-def make(request: pytest.FixtureRequest, servers: str, java: Callable[[], Program]) -> Make:
-    """Makes a producer of one kind of client, with a transactional id of this test."""
-    transactional_id = f"tx-{next(_numbers)}"
+def make(request: pytest.FixtureRequest, maker: Callable[[str], Make]) -> Make:
+    return maker(request.param)
 
-    def new(**settings: Any) -> TransactionalClient:
-        if request.param == "java":
-            return JavaTransactions(servers, transactional_id, program=java(), **settings)
-        return PYTHON[request.param](servers, transactional_id, **settings)
 
-    return new
+def new_topic(servers: str) -> str:
+    name = f"topic-{next(_numbers)}"
+    Confluent(servers).create_topic(name, 2)
+    return name
 
 
 @pytest.fixture
 def topic(servers: str) -> str:
-    name = f"topic-{next(_numbers)}"
-    Confluent(servers).create_topic(name, 2)
-    return name
+    return new_topic(servers)
 
 
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(make: Make, topic: str) -> None:
@@ -164,18 +177,30 @@ def test_a_second_instance_fences_the_first(make: Make, topic: str) -> None:
             assert len(second.read(topic, committed=False)) == 2
 
 
-def test_a_transaction_that_takes_too_long_is_aborted(make: Make, topic: str) -> None:
-    with opened(make(timeout_ms=TIMEOUT_MS)) as slow:
-        slow.begin()
-        slow.send(topic, 0, [b"too slow"])
-        wait_until_settled(slow.servers, topic)
-        with pytest.raises(RefusedError):
-            slow.commit()
-    with opened(make()) as producer:
-        producer.begin()
-        producer.send(topic, 0, [b"in time"])
-        producer.commit()
-        assert read_settled(producer, topic) == [b"in time"]
+@pytest.mark.parametrize(
+    "clients", [[*PYTHON], pytest.param(["java"], marks=pytest.mark.kafka)], ids=["python", "java"]
+)
+def test_transactions_that_take_too_long_are_aborted(
+    maker: Callable[[str], Make], servers: str, clients: list[str]
+) -> None:
+    """Those of several clients at once: their timeout is waited for only once."""
+    makes = {new_topic(servers): maker(each) for each in clients}
+    with ExitStack() as stack:
+        late = {}
+        for topic, make in makes.items():
+            slow = late[topic] = stack.enter_context(opened(make(timeout_ms=TIMEOUT_MS)))
+            slow.begin()
+            slow.send(topic, 0, [b"too slow"])
+        for topic, slow in late.items():
+            wait_until_settled(servers, topic)
+            with pytest.raises(RefusedError):
+                slow.commit()
+    for topic, make in makes.items():
+        with opened(make()) as producer:
+            producer.begin()
+            producer.send(topic, 0, [b"in time"])
+            producer.commit()
+            assert read_settled(producer, topic) == [b"in time"]
 
 
 def read_settled(producer: TransactionalClient, topic: str) -> list[bytes]:
