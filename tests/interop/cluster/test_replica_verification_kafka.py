@@ -50,7 +50,7 @@ def lines_of(tool: Sequence[str], servers: str, until: str, folder: Path) -> set
 
 
 @pytest.mark.parametrize("flavour", [Odradek(), Kafka()], ids=["odradek", "kafka"])
-def test_both_tools_find_the_batch_that_differs(
+def test_both_tools_find_the_one_batch_that_differs(
     flavour: Flavour, tmp_path: Path, kafka_libs: Path
 ) -> None:
     java = java_command(MAIN_CLASSES[TOOL], heap_mib=192, log_level="ERROR", libs=kafka_libs)
@@ -63,9 +63,6 @@ def test_both_tools_find_the_batch_that_differs(
         for value in (b"a", b"b", b"c"):
             produce_as_new_leader(leader, "t", value, acks=-1)
         at_end = "max lag is 0 for partition t-0 at offset 3 among 1 partitions"
-        for tool in tools:
-            found = lines_of(tool, cluster.bootstrap_servers, at_end, tmp_path)
-            assert found == {started, at_end}
         follower.stop()
         damage(follower.data_dir / "t-0" / f"{0:020d}.log")
         mine, theirs = (batches_on_disk(each, "t")[DAMAGED].crc for each in (leader, follower))
