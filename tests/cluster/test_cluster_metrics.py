@@ -17,6 +17,8 @@ ROLES = {1: "controller", 2: "controller", 11: "broker", 12: "broker"}
 TRAFFIC = "kafka_server_brokertopicmetrics_"
 MANAGER = "kafka_server_replicamanager_"
 QUORUM = "kafka_server_raftmetrics_"
+REQUESTS = "kafka_network_requestmetrics_requests_total"
+TIMES = "kafka_network_requestmetrics_totaltimems_count"
 MAX_LAG = "kafka_server_replicafetchermanager_maxlag"
 ACTIVE = "kafka_controller_kafkacontroller_activecontrollercount"
 RECORD = bytes(100_000)
@@ -94,7 +96,13 @@ def test_what_goes_to_a_replica_in_sync_is_replication_and_no_reassignment(
         "reassignmentbytesin": 0,
         "reassignmentbytesout": 0,
     }
-    assert scrape(leader).value(TRAFFIC + "bytesout_total", topic="kept") == 0  # no consumer
+    found = scrape(leader)
+    assert found.value(TRAFFIC + "bytesout_total", topic="kept") == 0  # no consumer
+    asked = {each["request"] for each in found.labels(REQUESTS)}
+    assert "FetchFollower" in asked
+    assert "FetchConsumer" not in asked
+    times = [found.value(TIMES, request=each) for each in ("Fetch", "FetchFollower")]
+    assert times[0] == times[1] > 0
 
 
 def test_a_move_is_counted_on_both_sides_and_seen_while_it_lasts(

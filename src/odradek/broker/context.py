@@ -120,6 +120,10 @@ class RequestContext:
     def principal(self) -> str:
         return self.connection.principal
 
+    def count_apart(self, stats: RequestStats) -> None:
+        """Count this request there, and not with the others of its API."""
+        self._served = self._served._replace(stats=stats)
+
     def reply(self, message: Message | None) -> None:
         """Answer, with None if the client expects no reply; to be called once."""
         if message is None:

@@ -312,6 +312,7 @@ class _FollowerFetch(_Fetch):
         self, context: RequestContext, request: FetchRequest, scope: SessionlessFetch
     ) -> None:
         super().__init__(context, request, scope)
+        context.count_apart(context.broker.metrics.follower_fetches)
         self.follower_id = scope.follower_id
         self.isolation = Isolation.LOG_END
         self._find = context.broker.replicas.leader

@@ -8,6 +8,7 @@ quantiles that follow the load is paid by whoever asks for them.
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import add
 from typing import Final, NamedTuple
 
 _PER_OCTAVE: Final = 4
@@ -26,6 +27,10 @@ class Histogram:
     def record(self, us: int) -> None:
         self.counts[bisect_left(BOUNDS_US, us)] += 1
         self.sum_us += us
+
+    def add(self, other: "Histogram") -> None:
+        self.counts = list(map(add, self.counts, other.counts))
+        self.sum_us += other.sum_us
 
 
 def quantiles(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:

@@ -17,7 +17,7 @@ from odradek.broker.metrics.requests import RequestStats
 from odradek.core.clock import Clock
 from odradek.core.stalls import Stalls
 from odradek.net.server import Server
-from odradek.protocol.apis import Api
+from odradek.protocol.apis import Api, api_named
 from odradek.quorum.metadata_quorum import MetadataQuorum
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class Metrics(NodeMetrics):
         self.requests: dict[int, RequestStats] = {}
         self.flushes = Histogram()
         self.partition_changes = PartitionChanges(broker.node_id)
+
+    @cached_property
+    def follower_fetches(self) -> RequestStats:
+        """What followers fetch is counted apart: it says nothing of what consumers wait for."""
+        return RequestStats(api_named("Fetch"))
 
     def requests_of(self, api: Api) -> RequestStats:
         """Return the counts of an API; from zero when it is asked for first."""

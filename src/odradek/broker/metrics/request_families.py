@@ -1,7 +1,7 @@
 """``kafka_network_…``: requests by API, their errors and times; how idle the event loop is."""
 
 from collections.abc import Iterator, Sequence
-from operator import add, attrgetter
+from operator import add
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.clock import thread_cpu_us
@@ -13,6 +13,7 @@ from odradek.core.errors import ErrorCode
 if TYPE_CHECKING:
     from odradek.broker.broker_server import BrokerServer
 
+Named = list[tuple[str, RequestStats]]
 QUANTILES: Final = {
     "0.50": 0.5,
     "0.75": 0.75,
@@ -66,11 +67,13 @@ class RequestFamilies:
         self._cpu = Window(Reading(now_ms, (thread_cpu_us(),)), IDLE_SPAN_MS)
 
     def collect(self) -> Iterator[Family]:
-        stats = sorted(self._broker.metrics.requests.values(), key=attrgetter("api.name"))
+        stats = self._by_name()
         yield _counts(stats)
         yield _errors(stats)
         for name, help_text in _TIMES.items():
-            samples = [sample for each in stats for sample in self._times(name, each)]
+            samples = [
+                sample for request, each in stats for sample in self._times(name, request, each)
+            ]
             yield Family(_REQUESTS + name, help_text, Kind.SUMMARY, samples)
         yield gauge(
             "kafka_network_socketserver_networkprocessoravgidle_percent",
@@ -80,15 +83,36 @@ class RequestFamilies:
         yield gauge(
             "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
             "The share of time in which the event loop handled no request: 0 to 1.",
-            self._idle(self._busy, sum(each.local_sum_us for each in stats)),
+            self._idle(self._busy, self._busy_us()),
         )
 
-    def _times(self, name: str, stats: RequestStats) -> Iterator[Sample]:
+    def _by_name(self) -> Named:
+        """Return the counts by API; fetches count twice, as in Kafka: also by who asks."""
+        metrics = self._broker.metrics
+        found = {each.api.name: each for each in metrics.requests.values()}
+        consumers, followers = found.get("Fetch"), metrics.follower_fetches
+        if consumers is not None:
+            everybody = RequestStats(consumers.api)
+            everybody.add(consumers)
+            everybody.add(followers)
+            found |= {
+                "Fetch": everybody,
+                "FetchConsumer": consumers,
+                "FetchFollower": followers,
+            }
+        return sorted(found.items())
+
+    def _busy_us(self) -> int:
+        metrics = self._broker.metrics
+        return metrics.follower_fetches.local_sum_us + sum(
+            each.local_sum_us for each in metrics.requests.values()
+        )
+
+    def _times(self, name: str, request: str, stats: RequestStats) -> Iterator[Sample]:
         counts, sum_us = _TOTALS[name](stats)
         now_ms = self._broker.clock.monotonic_ms()
-        for request in _names(stats):
-            key = f"{name} {request}"
-            yield from self._summaries.samples(key, {"request": request}, counts, sum_us, now_ms)
+        key, labels = f"{name} {request}", {"request": request}
+        yield from self._summaries.samples(key, labels, counts, sum_us, now_ms)
 
     def _idle(self, window: Window, busy_us: int) -> float:
         now_ms = self._broker.clock.monotonic_ms()
@@ -97,27 +121,20 @@ class RequestFamilies:
         return min(max(1 - growth.values[0] / elapsed_us, 0.0), 1.0)
 
 
-def _names(stats: RequestStats) -> tuple[str, ...]:
-    # Kafka counts a fetch twice: as such, and by who fetches. All who fetch here are consumers.
-    return ("Fetch", "FetchConsumer") if stats.api.name == "Fetch" else (stats.api.name,)
-
-
-def _counts(stats: Sequence[RequestStats]) -> Family:
+def _counts(stats: Named) -> Family:
     samples = [
         Sample({"request": name, "version": str(version)}, count)
-        for each in stats
-        for name in _names(each)
+        for name, each in stats
         for version, count in enumerate(each.versions)
         if count
     ]
     return Family(_REQUESTS + "requests", "Requests that were answered.", Kind.COUNTER, samples)
 
 
-def _errors(stats: Sequence[RequestStats]) -> Family:
+def _errors(stats: Named) -> Family:
     samples = [
         Sample({"request": name, "error": _error_name(code)}, count)
-        for each in stats
-        for name in _names(each)
+        for name, each in stats
         for code, count in sorted(each.errors.items())
     ]
     help_text = "Error codes in answers, at any depth; NONE is not counted."

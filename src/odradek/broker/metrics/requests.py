@@ -5,6 +5,7 @@ histogram holds what Kafka keeps in three. Only requests that had to wait have t
 """
 
 from bisect import bisect_left
+from operator import add
 
 from odradek.broker.metrics.histogram import BOUNDS_US, Histogram
 from odradek.broker.metrics.response_errors import Errors, error_counter
@@ -55,6 +56,16 @@ class RequestStats:
             self.waited_remote.record(total_us - local_us)
         if message is not None:
             self._count_errors(message, self.errors)
+
+    def add(self, other: "RequestStats") -> None:
+        """Count what was counted there as well: requests of the same API."""
+        self.versions = list(map(add, self.versions, other.versions))
+        for code, count in other.errors.items():
+            self.errors[code] = self.errors.get(code, 0) + count
+        self.at_once.add(other.at_once)
+        self.waited_local.add(other.waited_local)
+        self.waited_remote.add(other.waited_remote)
+        self.waited_total.add(other.waited_total)
 
     @property
     def local_sum_us(self) -> int:
