@@ -198,8 +198,10 @@ def _explanations(status: ClusterStatus, processes: Sequence[LocalProcess]) -> l
         )
     short = [key for key in _under_min_isr(status) if key not in leaderless]
     if short:
+        needed = " or ".join(map(str, sorted({status.min_isr[key.topic] for key in short})))
         lines.append(
-            f"{_named(short)} takes no records with acks=all until {_MIN_ISR} replicas are in sync"
+            f"{_named(short)} takes no records with acks=all: {needed} replicas must be in sync"
+            f" ({_MIN_ISR})"
         )
     ended = [each.id for each in processes if each.state in ("died", "stopped")]
     for node_id in ended:
