@@ -20,6 +20,8 @@ from examples.migration.commands import (
 )
 from examples.migration.replicas import Compared, Replicas
 from examples.migration.site import CLEAN_ENDS, Site
+from examples.migration.waits import Step, waits
+from odradek.broker.clock import SystemClock
 from odradek.client import BlockingAdmin, NewTopic
 from odradek.testing.anomalies import check
 from tests.cluster.processes import ClusterNode, wait_until
@@ -34,6 +36,8 @@ PROGRESS: Final = 200
 LINES_MAX: Final = 20
 COMPARING_SECONDS_MAX: Final = 60
 PAUSE_SECONDS: Final = 0.5
+ELECTION_SECONDS: Final = 3.0
+"""Kafka's tool asks a leader that has just resigned for a minute before it gives up."""
 COMMAND_SECONDS_MAX: Final = 300
 """How long a command may be repeated until it says what is waited for."""
 
@@ -46,6 +50,8 @@ class Journey:
         self.seed = seed
         self.problems: list[str] = []
         self._began = time.monotonic()
+        self._clock = SystemClock()
+        self._steps: list[Step] = []
         self._tools: Tools = OdradekTools()
         self._new_tools: Tools = self._tools
         self._load: Load | None = None
@@ -156,6 +162,7 @@ class Journey:
             if not is_done(voters_in(said)):
                 with suppress(CommandError):
                     self.run_quietly(command, **variables)
+                time.sleep(ELECTION_SECONDS)
                 return False
             return True
 
@@ -200,16 +207,20 @@ class Journey:
             self.problems += map(str, report.bad)
             readers = [each for each in clients if isinstance(each, GroupReader)]
             self.problems += unread(history, readers)
+        with self.step("how long clients waited for an acknowledgement"):
+            self.say("\n".join(map(str, waits(history, self._steps))))
 
     # What steps are made of.
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        began, sent = time.monotonic(), self._load.sent if self._load else 0
+        began, began_at = time.monotonic(), self._clock.monotonic_us()
+        sent = self._load.sent if self._load else 0
         print(f"{began - self._began:6.1f} s  {what}", flush=True)
         yield
         self.wait_for_progress()
         sent = (self._load.sent if self._load else 0) - sent
+        self._steps.append(Step(what, began_at, self._clock.monotonic_us()))
         self.say(f"{time.monotonic() - began:.1f} s, clients sent {sent} records meanwhile")
 
     def wait_for_progress(self) -> None:
