@@ -1,14 +1,16 @@
-"""Runs the benchmarks and prints a table: ``python -m bench [NAME ...]``.
+"""Runs the benchmarks and prints a table: ``python -m bench [--against TREE] [NAME ...]``.
 
 Those of Spark take minutes each, and run when they are named: ``spark_source spark_reading
 spark_sink spark_latency``.
 """
 
-import sys
+import argparse
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import groupby
+from pathlib import Path
 
+from bench import brokers
 from bench.timing import Row
 
 SUITES = (
@@ -30,10 +32,23 @@ def show(rows: Iterable[Row]) -> None:
             print(f"    {row.implementation:<24}{row.value:>14,.2f} {row.unit}{against}")
 
 
-def main(names: list[str]) -> None:
-    for name in names or SUITES:
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="TREE",
+        help="another version in place of Kafka: a checkout with its .venv; "
+        "for what starts brokers (node, groups, transactions)",
+    )
+    arguments = parser.parse_args()
+    brokers.AGAINST += [tree.absolute() for tree in arguments.against]
+    for name in arguments.names or SUITES:
         show(Row(*row) for row in import_module(f"bench.{name}").run())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

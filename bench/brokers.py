@@ -2,6 +2,9 @@
 
 Kafka runs with its own defaults (threads, 1 GiB of heap) and is left out where there is no Java or
 Maven; librdkafka's mock keeps a few megabytes only, so it is not asked to serve much back.
+
+``python -m bench --against TREE`` puts another version of ours in place of theirs: a checkout with
+its ``.venv`` (``git worktree add TREE COMMIT``, then ``make setup`` there).
 """
 
 import os
@@ -9,13 +12,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.interop.kafka_peer import KafkaNode
-from tests.interop.node_process import NodeProcess
+from tests.interop.node_process import COMMAND, NodeProcess
 
 QUIET = ("--log-level", "error")
 KAFKA_DEFAULTS = {
@@ -25,8 +29,10 @@ KAFKA_DEFAULTS = {
     "offsets.topic.num.partitions": "50",
 }
 KAFKA_HEAP_MIB = 1024
+AGAINST: list[Path] = []
+"""Checkouts of other versions."""
 CLIENT_LOG_LEVEL = 4  # librdkafka's warnings, not its news
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_CPUCLOCK_SCHED = 2
 
 # Processes started from here shall find bytecode, as those of an installed package do.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -57,12 +63,18 @@ class Target(NamedTuple):
 
     def cpu_seconds(self) -> float:
         """Return what all its threads have used so far, in user and in kernel mode."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+        # What clock_getcpuclockid(3) returns; ``/proc`` counts in hundredths of a second.
+        return time.clock_gettime((~self.pid << 3) | _CPUCLOCK_SCHED)
 
 
 def has_kafka() -> bool:
-    return bool(shutil.which("java") and shutil.which("mvn"))
+    return bool(not AGAINST and shutil.which("java") and shutil.which("mvn"))
+
+
+def versions() -> dict[str, tuple[str, str]]:
+    """Return the commands that run a node of ours, and of other versions."""
+    others = {tree.name: (str(tree / ".venv/bin/odradek"), "serve") for tree in AGAINST}
+    return {"odradek": COMMAND} | others
 
 
 def make_kafka(folder: Path) -> KafkaNode:
@@ -72,12 +84,13 @@ def make_kafka(folder: Path) -> KafkaNode:
 def start(stack: ExitStack, *, mock: bool = False) -> Iterator[Target]:
     """Start brokers that run until the stack is closed, ours first."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-bench-")))
-    ours = stack.enter_context(NodeProcess(folder / "ours", QUIET))
-    yield Target("odradek", ours.bootstrap_servers, ours.process.pid)
+    for name, command in versions().items():
+        node = stack.enter_context(NodeProcess(folder / name, QUIET, command=command))
+        yield Target(name, node.bootstrap_servers, node.process.pid)
     if has_kafka():
         kafka = stack.enter_context(make_kafka(folder / "kafka"))
         yield Target("kafka", kafka.bootstrap_servers, kafka.pid)
-    if mock:
+    if mock and not AGAINST:
         yield _start_mock(stack)
 
 

@@ -55,13 +55,17 @@ def run() -> Iterator[Row]:
 def _starts() -> Iterator[Row]:
     """From the start of the process, on an empty folder, to the first request answered."""
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
-        spent = []
+        versions = brokers.versions()
+        spent: dict[str, list[float]] = {name: [] for name in versions}
         for number in range(START_ROUNDS + 1):
-            began = time.perf_counter()
-            with NodeProcess(Path(folder) / str(number), brokers.QUIET):
-                spent.append((time.perf_counter() - began) * 1000)
-        # The first one may have had to compile bytecode.
-        yield Row("cold start to ready", "odradek", statistics.median(spent[1:]), "ms")
+            for name, command in versions.items():
+                data_dir = Path(folder) / f"{name}-{number}"
+                began = time.perf_counter()
+                with NodeProcess(data_dir, brokers.QUIET, command=command):
+                    spent[name].append((time.perf_counter() - began) * 1000)
+        for name, milliseconds in spent.items():
+            # The first one may have had to compile bytecode.
+            yield Row("cold start to ready", name, statistics.median(milliseconds[1:]), "ms")
         if brokers.has_kafka():
             kafka = brokers.make_kafka(Path(folder) / "kafka")
             with kafka:
@@ -96,18 +100,18 @@ class Figures:
 
     def __init__(self) -> None:
         self.mb_per_second: list[float] = []
-        self.cpu_seconds = 0.0
+        self.cpu_seconds: list[float] = []
 
     def measure(
         self, work: Callable[[Target, str, int], float], target: Target, topic: str, size: int
     ) -> None:
         cpu_seconds = target.cpu_seconds()
         self.mb_per_second.append(BYTES_PER_ROUND / 1e6 / work(target, topic, size))
-        self.cpu_seconds += target.cpu_seconds() - cpu_seconds
+        self.cpu_seconds.append(target.cpu_seconds() - cpu_seconds)
 
     @property
     def cpu_ms_per_100_mb(self) -> float:
-        return self.cpu_seconds * 1000 / (len(self.mb_per_second) * BYTES_PER_ROUND / 1e8)
+        return statistics.median(self.cpu_seconds) * 1000 / (BYTES_PER_ROUND / 1e8)
 
 
 def _throughput(targets: list[Target], size: int) -> Iterator[Row]:
@@ -188,12 +192,15 @@ def _consume(target: Target, topic: str, size: int) -> float:
 
 def _latency(targets: list[Target]) -> Iterator[Row]:
     spent: dict[str, list[float]] = {target.name: [] for target in targets}
+    cpu_ms: dict[str, list[float]] = {target.name: [] for target in targets}
     for number in range(ROUNDS):
         for target in targets:
             topic = f"latency-{number}"
             _create(target, topic)
             Producer({"bootstrap.servers": target.bootstrap_servers}).list_topics(topic, timeout=10)
+            cpu_seconds = target.cpu_seconds()
             spent[target.name] += synchronous(target, topic)
+            cpu_ms[target.name].append((target.cpu_seconds() - cpu_seconds) * 1e6 / SYNC_REQUESTS)
     for target in targets:
         rate = len(spent[target.name]) / (sum(spent[target.name]) / 1e6)
         yield Row("synchronous produce of 100 B", target.name, rate, "requests/s")
@@ -201,6 +208,9 @@ def _latency(targets: list[Target]) -> Iterator[Row]:
         for target in targets:
             cut = statistics.quantiles(spent[target.name], n=100)[percent - 1]
             yield Row(f"synchronous produce of 100 B, p{percent}", target.name, cut, "us")
+    for target in targets:
+        what = "synchronous produce of 100 B, CPU of the broker for 1,000"
+        yield Row(what, target.name, statistics.median(cpu_ms[target.name]), "ms")
 
 
 def synchronous(target: Target, topic: str) -> list[float]:

@@ -2,19 +2,22 @@
 
     python -m bench.request_costs [--instructions | --cpu | --functions] [--only WORD] [TREE ...]
 
-A tree is a checkout with its ``.venv`` (``git worktree add ../before COMMIT``, then ``make setup``
+A tree is a checkout with its ``.venv`` (``git worktree add TREE COMMIT``, then ``make setup``
 there); without one it is this checkout. Each tree runs an embedded broker with files in a process
-of its own, and gets the same frames, round by round in turns. The least of the rounds counts,
-because timers of the broker may come between and only ever add.
+of its own, and gets the same frames, round by round in turns.
 
     bytecodes      executed in functions of ours (``frame.f_trace_opcodes``)
     calls          of functions of ours
-    instructions   of the whole process under valgrind, the interpreter's and the event loop's too
+    instructions   of the whole process under valgrind, the interpreter's and the kernel's door too
+    cpu            nanoseconds of the loop's thread, the least and the median of the rounds
 
-    cpu            nanoseconds of the whole process; with the median of the rounds
+Bytecodes and calls are counted while a client waits for each answer. The least of the rounds
+counts, because timers of the broker may come between and only ever add. For the other two, frames
+are put into a connection without a socket, many in one turn of the loop, so that nothing comes
+between: only what is answered at once can be measured so.
 
-Allocations show in instructions, system calls in CPU time only. ``--functions`` lists where the
-bytecodes go in each tree, function by function; ``--only`` asks for some requests and no others.
+``--functions`` lists where the bytecodes go in each tree, function by function; ``--only`` asks for
+some requests and no others.
 """
 
 import argparse
@@ -31,6 +34,8 @@ from typing import Final, NamedTuple
 
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.protocol.apis import api_for_key
+from odradek.protocol.framing import frame_request
 from odradek.protocol.generated.fetch import FetchResponse
 from odradek.protocol.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.generated.join_group import (
@@ -50,12 +55,13 @@ from odradek.protocol.generated.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from odradek.protocol.message import Message
 from tests.broker_connection import BrokerConnection
 from tests.record_requests import FETCH_VERSION, fetch_request, produce_request
 from tests.transaction_requests import GROUP_KEY, TransactionalProducer, find_coordinator
 
-WARM_UP: Final = 20
 PRODUCE_VERSION: Final = 9
+HEARTBEAT_VERSION: Final = 4
 COMMIT_VERSION: Final = 9
 MEMBERS: Final = 3
 MARKERS_SECONDS: Final = 0.03
@@ -72,7 +78,7 @@ class Mode(NamedTuple):
     """Of a round: several, as what follows an answer may be counted for the next one."""
 
 
-MODES: Final = {"count": Mode(8, 20), "instructions": Mode(3, 10), "cpu": Mode(15, 200)}
+MODES: Final = {"count": Mode(8, 20), "instructions": Mode(1, 100), "cpu": Mode(200, 50)}
 
 Counts = dict[str, list[float]]
 """For one operation, by function: bytecodes and calls; or one entry with what else was measured."""
@@ -137,28 +143,47 @@ class Group:
             assert not connection.receive(SyncGroupResponse).error_code
 
 
-def operations(
-    connection: BrokerConnection, others: list[BrokerConnection]
-) -> dict[str, Operation]:
-    group = Group([connection, *others])
+def requests(group: Group) -> dict[str, tuple[Message, int, type[Message]]]:
+    """Return what is answered at once: requests with their versions, and what they are answered."""
 
-    def produce(size: int, count: int, topic: str = "t") -> Operation:
+    def produce(size: int, count: int) -> tuple[Message, int, type[Message]]:
+        return produce_request("t", *[b"v" * size] * count), PRODUCE_VERSION, ProduceResponse
+
+    beat = HeartbeatRequest(
+        group_id="g", generation_id=group.generation, member_id=group.member_ids[0]
+    )
+    return {
+        "Produce, 1 of 100 B": produce(100, 1),
+        "Produce, 1 of 1 KiB": produce(1024, 1),
+        "Produce, 16 KiB of 100 B": produce(100, 150),
+        "Produce, 16 KiB of 1 KiB": produce(1024, 15),
+        "Fetch": (fetch_request(["t"]), FETCH_VERSION, FetchResponse),
+        "Heartbeat": (beat, HEARTBEAT_VERSION, HeartbeatResponse),
+    }
+
+
+def error_in(response: Message) -> int:
+    if isinstance(response, ProduceResponse):
+        return response.responses[0].partition_responses[0].error_code
+    if isinstance(response, FetchResponse):
+        return response.responses[0].partitions[0].error_code
+    assert isinstance(response, HeartbeatResponse)
+    return response.error_code
+
+
+def operations(connection: BrokerConnection, group: Group) -> dict[str, Operation]:
+
+    at_once = requests(group)
+
+    def asking(name: str) -> Operation:
+        request, version, response = at_once[name]
+
         def ask() -> None:
-            request = produce_request(topic, *[b"v" * size] * count)
-            answer = connection.ask(request, ProduceResponse, PRODUCE_VERSION)
-            assert not answer.responses[0].partition_responses[0].error_code
+            if isinstance(request, HeartbeatRequest):
+                request.generation_id = group.generation
+            assert not error_in(connection.ask(request, response, version))
 
         return ask
-
-    def fetch() -> None:
-        answer = connection.ask(fetch_request(["t"]), FetchResponse, FETCH_VERSION)
-        assert answer.responses[0].partitions[0].records
-
-    def beat() -> None:
-        request = HeartbeatRequest(
-            group_id="g", generation_id=group.generation, member_id=group.member_ids[0]
-        )
-        assert not connection.ask(request, HeartbeatResponse).error_code
 
     def commit_offset() -> None:
         offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
@@ -171,7 +196,7 @@ def operations(
         answer = connection.ask(request, OffsetCommitResponse, COMMIT_VERSION)
         assert not answer.topics[0].partitions[0].error_code
 
-    produce(100, 1)()  # for the fetches
+    asking("Produce, 1 of 100 B")()  # for the fetches
     first = TransactionalProducer(connection, "first").begin()
     second = TransactionalProducer(connection, "second").begin()
 
@@ -189,12 +214,7 @@ def operations(
         time.sleep(MARKERS_SECONDS)
 
     return {
-        "Produce, 1 of 100 B": produce(100, 1),
-        "Produce, 1 of 1 KiB": produce(1024, 1),
-        "Produce, 16 KiB of 100 B": produce(100, 150),
-        "Produce, 16 KiB of 1 KiB": produce(1024, 15),
-        "Fetch": fetch,
-        "Heartbeat": beat,
+        **{name: asking(name) for name in at_once},
         "OffsetCommit": commit_offset,
         f"JoinGroup and SyncGroup of {MEMBERS}": group.rebalance,
         "transaction": transact_1,
@@ -229,8 +249,9 @@ class Tree:
         self.rounds: dict[str, list[Counts]] = {}
         port = int(self._line())
         self._connections = [BrokerConnection(port) for _ in range(MEMBERS)]
-        connection, *others = self._connections
-        self.operations = operations(connection, others)
+        connection = self._connections[0]
+        self.group = Group(self._connections)
+        self.operations = operations(connection, self.group)
 
     def _line(self) -> bytes:
         assert self._process.stdout is not None
@@ -238,24 +259,12 @@ class Tree:
         assert line, "the broker has ended"
         return line
 
-    def _take(self) -> dict[str, list[int]]:
-        """Return what was measured since the last call."""
-        if self._mode == "instructions":
-            return {"process": [self._instructions(), 0]}
+    def _ask(self, line: str) -> dict[str, list[int]]:
         assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
+        self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
-        taken: dict[str, list[int]] = json.loads(self._line())
-        return taken
-
-    def _instructions(self) -> int:
-        for old in self._dumps.parent.glob("callgrind.out.*"):
-            old.unlink()
-        self._callgrind("-d")
-        (dump,) = self._dumps.parent.glob("callgrind.out.*")
-        found = _TOTAL.search(dump.read_bytes())
-        assert found is not None
-        return int(found[1])
+        answer: dict[str, list[int]] = json.loads(self._line())
+        return answer
 
     def begin(self) -> None:
         """Start to count, now that everything that is slow is done."""
@@ -264,20 +273,42 @@ class Tree:
 
     def _callgrind(self, *arguments: str) -> None:
         command = ["callgrind_control", *arguments, str(self._process.pid)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def warm_up(self, name: str) -> None:
-        for _ in range(WARM_UP):
-            self.operations[name]()
+    def _instructions(self) -> int:
+        """Return how many there were since the last call."""
+        for old in self._dumps.parent.glob("callgrind.out.*"):
+            old.unlink()
+        self._callgrind("-d")
+        (dump,) = self._dumps.parent.glob("callgrind.out.*")
+        found = _TOTAL.search(dump.read_bytes())
+        assert found is not None
+        return int(found[1])
 
-    def measure(self, name: str) -> None:
+    def _measured(self, name: str, count: int) -> dict[str, list[int]]:
+        if self._mode == "count":
+            self._ask("take")
+            for _ in range(count):
+                self.operations[name]()
+            return self._ask("take")
+        request, version, _ = requests(self.group)[name]
+        api = api_for_key(request.ID)
+        frame = b"".join(frame_request(request, api, version, 1, "bench")).hex()
+        if self._mode == "cpu":
+            return self._ask(f"feed {count} {frame}")
+        self._instructions()
+        self._ask(f"feed {count} {frame}")
+        fewer = self._instructions()
+        self._ask(f"feed {2 * count} {frame}")  # what each feed takes itself comes off
+        return {"process": [self._instructions() - fewer, 0]}
+
+    def measure(self, name: str, *, is_counted: bool = True) -> None:
         """Add a round."""
         count = MODES[self._mode].operations
-        self._take()
-        for _ in range(count):
-            self.operations[name]()
-        taken = {key: [each / count for each in counts] for key, counts in self._take().items()}
-        self.rounds.setdefault(name, []).append(taken)
+        taken = self._measured(name, count)
+        if is_counted:
+            each = {key: [n / count for n in counts] for key, counts in taken.items()}
+            self.rounds.setdefault(name, []).append(each)
 
     def least(self, name: str) -> Counts:
         return min(self.rounds[name], key=total)
@@ -335,12 +366,17 @@ def main() -> None:
     arguments = parser.parse_args()
     folders = [folder.absolute() for folder in arguments.trees or [_HERE.parent]]
     trees = [Tree(each, arguments.mode) for each in folders]
-    names = [name for name in trees[0].operations if arguments.only in name]
+    answered_at_once = requests(trees[0].group)
+    names = [
+        name
+        for name in trees[0].operations
+        if arguments.only in name and (arguments.mode == "count" or name in answered_at_once)
+    ]
     for tree in trees:
         tree.begin()
     for name in names:
         for tree in trees:
-            tree.warm_up(name)
+            tree.measure(name, is_counted=False)
         for _ in range(MODES[arguments.mode].rounds):
             for tree in trees:
                 tree.measure(name)

@@ -1,8 +1,11 @@
 """The broker of ``bench.request_costs``: run by the Python of the version that is measured.
 
-Knows nothing but what every version has. It prints its port, and for each line on standard input a
-line of JSON with what was counted since the line before: by function, ``[bytecodes, calls]``; or,
-if it does not count, the nanoseconds of CPU that the process took.
+Uses nothing but what every version has. It prints its port, and answers lines on standard input
+with lines of JSON:
+
+    take          what was counted since the last line: by function, ``[bytecodes, calls]``
+    feed N FRAME  the nanoseconds of CPU that N requests take, in hexadecimal digits, which come
+                  from a client without a socket in one turn of the loop
 """
 
 import json
@@ -10,10 +13,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 from types import CodeType, FrameType
 from typing import Any
 
 import odradek
+from odradek.net.connection import Connection
+from odradek.net.settings import ConnectionInfo
 from odradek.testing.broker import Broker
 
 TOPICS = {"t": 3}
@@ -22,6 +28,7 @@ CONFIG = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
+SECONDS_MAX = 600
 _OURS = str(Path(odradek.__file__).parent)
 
 
@@ -61,27 +68,83 @@ class Counter:
         return taken
 
 
-class CpuClock:
-    """Stands where the counter does; what it watches runs at full speed."""
+class Transport:
+    """A client that takes what it is sent, and says nothing."""
 
     def __init__(self) -> None:
-        self._since = time.process_time_ns()
+        self.sent = 0
 
-    def take(self) -> dict[str, list[int]]:
-        since, self._since = self._since, time.process_time_ns()
-        return {"process": [self._since - since, 0]}
+    def write(self, data: bytes) -> None:
+        self.sent += len(data)
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.sent += sum(map(len, parts))
+
+    def set_write_buffer_limits(self, **_limits: int) -> None: ...
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class Client:
+    """A connection of the broker that gets its bytes from here."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._loop: Any = broker._loop
+        self._hub: Any = broker.node.server._hub
+        self._connection: Any = None
+        self._transport: Any = Transport()
+
+    def feed(self, count: int, frame: bytes) -> int:
+        """Return how many nanoseconds of CPU the loop's thread takes for so many requests."""
+        spent: SimpleQueue[int] = SimpleQueue()
+        self._loop.call_soon_threadsafe(self._feed, count, frame, spent)
+        return spent.get(timeout=SECONDS_MAX)
+
+    def _feed(self, count: int, frame: bytes, spent: "SimpleQueue[int]") -> None:
+        if self._connection is None:
+            info = ConnectionInfo("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "fed")
+            self._connection = Connection(self._hub, info)
+            self._hub.admit(self._connection)
+            self._connection.connection_made(self._transport)
+        connection, size = self._connection, len(frame)
+        self._send(frame)  # the buffer grows with it
+        sent = self._transport.sent
+        began = time.thread_time_ns()
+        for _ in range(count):
+            connection.get_buffer(-1)[:size] = frame
+            connection.buffer_updated(size)
+        spent.put(time.thread_time_ns() - began)
+        assert self._transport.sent >= sent + count, "not all were answered at once"
+
+    def _send(self, frame: bytes) -> None:
+        while frame:
+            space = self._connection.get_buffer(-1)
+            part, frame = frame[: len(space)], frame[len(space) :]
+            space[: len(part)] = part
+            self._connection.buffer_updated(len(part))
 
 
 def main(*, is_counting: bool) -> None:
-    counter = Counter() if is_counting else CpuClock()
+    counter = Counter()
     broker = Broker(topics=TOPICS, config=CONFIG)
-    if isinstance(counter, Counter):
+    if is_counting:
         threading.settrace(counter.trace)
     with broker:
         threading.settrace(None)
+        client = Client(broker)
         print(broker.port, flush=True)
-        for _ in sys.stdin:
-            print(json.dumps(counter.take()), flush=True)
+        for line in sys.stdin:
+            match line.split():
+                case ["feed", count, frame]:
+                    spent = client.feed(int(count), bytes.fromhex(frame))
+                    print(json.dumps({"thread": [spent, 0]}), flush=True)
+                case _:
+                    print(json.dumps(counter.take()), flush=True)
 
 
 if __name__ == "__main__":

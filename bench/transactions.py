@@ -32,7 +32,7 @@ class Figures:
     def __init__(self, target: Target) -> None:
         self.name = target.name
         self.per_second: list[float] = []
-        self.cpu_seconds = 0.0
+        self.cpu_seconds: list[float] = []
         self._target = target
         self._producer = _make_producer(target)
 
@@ -44,7 +44,7 @@ class Figures:
         seconds = time.perf_counter() - began
         if is_counted:
             self.per_second.append(TRANSACTIONS / seconds)
-            self.cpu_seconds += self._target.cpu_seconds() - cpu_seconds
+            self.cpu_seconds.append(self._target.cpu_seconds() - cpu_seconds)
 
 
 def run() -> Iterator[Row]:
@@ -57,7 +57,7 @@ def run() -> Iterator[Row]:
     for each in figures:
         yield Row(what, each.name, statistics.median(each.per_second), "transactions/s")
     for each in figures:
-        cpu_ms = each.cpu_seconds * 1000 / (ROUNDS * TRANSACTIONS)
+        cpu_ms = statistics.median(each.cpu_seconds) * 1000 / TRANSACTIONS
         yield Row(f"{what}, CPU of the broker", each.name, cpu_ms, "ms each")
 
 

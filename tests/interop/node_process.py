@@ -25,11 +25,17 @@ class NodeProcess:
     """Runs from `with` on; started anew with `start`, on the port it had before."""
 
     def __init__(
-        self, data_dir: Path, options: Sequence[str] = (), *, log_file: Path | None = None
+        self,
+        data_dir: Path,
+        options: Sequence[str] = (),
+        *,
+        log_file: Path | None = None,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         """What it logs goes to the end of ``log_file``, or where the tests' own lines go."""
         self.data_dir = data_dir
         self.log_file = log_file
+        self._command = command
         self.port = 0
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -48,7 +54,7 @@ class NodeProcess:
         arguments = ["--data-dir", str(self.data_dir), "--port", str(self.port), *self._options]
         with nullcontext() if self.log_file is None else self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=log
+                [*self._command, *arguments], stdout=subprocess.PIPE, stderr=log
             )
         self.port = int(self._read_ready()["port"])
 
