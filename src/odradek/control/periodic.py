@@ -88,6 +88,7 @@ class PeriodicWork:
         self._is_alone = is_alone
         self._call_later = call_later or _call_later
         self._timer: Timer | None = None
+        self._is_ticking = False
         self._activations = 0
         self._end_offset = 0
         check_ms = max(settings.session_timeout_ms // CHECKS_PER_SESSION, 1)
@@ -118,9 +119,13 @@ class PeriodicWork:
     def tick(self) -> None:
         """Do what is due; also for tests, which move the clock on."""
         now_ms = self._clock.monotonic_ms()
-        for task in self._tasks:
-            if not task.is_running and task.due_ms <= now_ms:
-                self._begin(task, now_ms)
+        self._is_ticking = True
+        try:
+            for task in self._tasks:
+                if not task.is_running and task.due_ms <= now_ms:
+                    self._begin(task, now_ms)
+        finally:
+            self._is_ticking = False
         if self._host.is_active:
             self._arm()
 
@@ -138,7 +143,8 @@ class PeriodicWork:
                 task.is_running = False
                 if has_more:
                     task.due_ms = self._clock.monotonic_ms()
-                self._arm()
+                if not self._is_ticking:  # else it is armed when all is done that is due
+                    self._arm()
 
         task.run(done)
 

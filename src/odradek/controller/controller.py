@@ -134,6 +134,8 @@ class Controller:
 
     def settle_in_steps(self) -> Generator[None, None, None]:
         """Build the image after what was replayed, which the next one to ask would wait for."""
+        if not self._replayed:
+            return  # most of what is looked for now and then finds nothing to do
         update = yield from self._builder.build_in_steps()
         old, self._image = self._image, update.image
         self._replayed = False
