@@ -38,11 +38,11 @@ from tests.transaction_requests import GROUP_KEY, TransactionalProducer, find_co
 ROUNDS = 12
 OPERATIONS = 5  # of a round
 CALLS_MAX = {
-    "Produce": 88,
-    "Fetch": 96,
-    "Heartbeat": 88,
-    "OffsetCommit": 163,
-    "transaction": 677,
+    "Produce": 79,
+    "Fetch": 89,
+    "Heartbeat": 87,
+    "OffsetCommit": 160,
+    "transaction": 668,
 }
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
