@@ -72,6 +72,7 @@ soak: setup ## Fail controllers and leaders in every way, disturb a cluster unde
 	ODRADEK_CLUSTER_MATRIX=whole $(BIN)/python -m pytest -q tests/cluster
 	$(BIN)/python -m tests.cluster.kills $(or $(KILLS),100) --pauses 25 --rolls 10 --cuts 10 --full-disks 10 --busy 10 --transactions
 	$(BIN)/python -m tests.cluster.throttled_move --megabytes $(or $(MEGABYTES),2000) --rate $(or $(RATE),20000000)
+	$(BIN)/python -m tests.cluster.rolled_from $(or $(FROM),HEAD~100)
 	$(BIN)/python -m tests.interop.test_transactions_histories $(or $(KILLS),100)
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -q tests/interop/test_node_kill.py tests/spark/test_spark_sink_kills.py
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -q -m slow tests/simulation
