@@ -239,7 +239,16 @@ def test_a_rolling_restart_takes_each_node_when_all_are_in_sync(
 ) -> None:
     before = cluster.local("status")
     (active,) = re.findall(r"active controller (\d)", before)
-    told = cluster.local("restart", "--rolling")
+    with ThreadPoolExecutor(1) as aside:
+        said = len(cluster.output)
+        restarting = aside.submit(cluster.local, "restart", "--rolling")
+        wait_until(lambda: "is to stop" in cluster.output[said:], "the first one stops")
+        also = cluster.run("local", "add", "--dir", str(cluster.folder))
+        told = restarting.result()
+    assert (also.returncode, also.stderr) == (
+        1,
+        "Error: restart is under way: wait until it is over\n",
+    )
     order = re.findall(r"node (\d) is to stop|(all replicas are in sync) again", told)
     stops = [node for node, _ in order if node]
     assert sorted(stops) == ["1", "2", "3"]

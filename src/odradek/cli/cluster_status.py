@@ -198,7 +198,7 @@ def _explanations(status: ClusterStatus, processes: Sequence[LocalProcess]) -> l
         )
     short = [key for key in _under_min_isr(status) if key not in leaderless]
     if short:
-        needed = " or ".join(map(str, sorted({status.min_isr[key.topic] for key in short})))
+        needed = " or ".join(map(str, sorted({status.min_isr.get(key.topic, 1) for key in short})))
         lines.append(
             f"{_named(short)} takes no records with acks=all: {needed} replicas must be in sync"
             f" ({_MIN_ISR})"

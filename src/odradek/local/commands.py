@@ -18,12 +18,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from odradek.core.errors import OdradekError
 from odradek.local.errors import LocalClusterError
 from odradek.local.folder import ClusterFolder
 
 LINE_BYTES_MAX: Final = 1 << 20
 ANSWER_SECONDS_MAX: Final = 900
 """Moving all partitions from a node takes time; nothing may take for ever."""
+QUICK_SECONDS_MAX: Final = 20
+QUICK: Final = frozenset({"processes", "down"})
+"""What is answered at once, if the supervisor is not stopped itself."""
 
 Say = Callable[[str], None]
 CarryOut = Callable[[Mapping[str, Any], Say], Awaitable[Mapping[str, Any]]]
@@ -54,7 +58,7 @@ class CommandServer:
         try:
             request = json.loads(await reader.readline())
             tell({"done": dict(await self._carry_out(request, lambda text: tell({"say": text})))})
-        except (LocalClusterError, OSError, ValueError, KeyError, TypeError) as error:
+        except (OdradekError, OSError, ValueError, KeyError, TypeError) as error:
             tell({"error": str(error)})
         finally:
             writer.close()
@@ -71,7 +75,8 @@ def ask_supervisor(folder: ClusterFolder, request: Mapping[str, Any], say: Say) 
     if record is None or not record.supervisor.is_alive():
         raise LocalClusterError(f"the cluster in {folder.shown} is not up: `odradek up` starts it")
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_SECONDS_MAX)
+        is_quick = request["command"] in QUICK
+        connection.settimeout(QUICK_SECONDS_MAX if is_quick else ANSWER_SECONDS_MAX)
         try:
             connection.connect(record.socket)
             connection.sendall(json.dumps(dict(request)).encode() + b"\n")

@@ -51,9 +51,9 @@ async def remove_node(supervisor: "Supervisor", node: "NodeProcess") -> None:
     from odradek.client.admin.admin import Admin
 
     layout = node.layout
-    rest = supervisor.layout.without(node.id)
-    if not rest.controllers or not rest.brokers:
-        kind = "controller" if not rest.controllers else "broker"
+    left = supervisor.layout.without(node.id)
+    if not left.controllers or not left.brokers:
+        kind = "controller" if not left.controllers else "broker"
         raise LocalClusterError(f"node {node.id} is the only {kind}")
     servers = [each.address or "" for each in supervisor.askable() if each.id != node.id]
     if not servers:
@@ -72,8 +72,8 @@ async def remove_node(supervisor: "Supervisor", node: "NodeProcess") -> None:
         if layout.is_broker:
             await admin.unregister_broker(node.id)
     supervisor.nodes.forget(node.id)
-    supervisor.layout = rest
-    supervisor.folder.write_layout(rest)
+    supervisor.layout = left
+    supervisor.folder.write_layout(left)
     supervisor.write_run()
     await asyncio.to_thread(shutil.rmtree, supervisor.folder.node_folder(node.id))
     supervisor.events.fault(f"node {node.id} removed, and its folder")

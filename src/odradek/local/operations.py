@@ -256,3 +256,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "snapshot": snapshot,
     "restore": restore,
 }
+ONE_AT_A_TIME: Final = frozenset({"restart", "add", "remove", "snapshot", "restore"})
+"""None of these begins while another is under way. Faults may come at any time."""

@@ -38,6 +38,7 @@ async def bring_up(
             layout = folder.load()
             if layout is not None:
                 check_fits(layout, wishes, folder.shown)
+            _check_nothing_left(folder)
             check_ports((layout or planned).nodes)
             if layout is None:
                 folder.create(planned)
@@ -47,6 +48,22 @@ async def bring_up(
         finally:
             if not is_kept:
                 folder.remove()
+
+
+def _check_nothing_left(folder: ClusterFolder) -> None:
+    """See that no node of an earlier run is still there.
+
+    Raises:
+        LocalClusterError: One is.
+    """
+    record = folder.read_run()
+    left = [] if record is None else [n for n, each in record.nodes.items() if each.is_alive()]
+    if left:
+        nodes = ", ".join(map(str, left))
+        raise LocalClusterError(
+            f"node {nodes} of an earlier run is still there, its supervisor was killed:"
+            f" `odradek down` ends it"
+        )
 
 
 def snapshot(folder: ClusterFolder, name: str, say: Say) -> None:

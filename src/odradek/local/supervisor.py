@@ -20,7 +20,7 @@ from odradek.local.folder import ClusterFolder, RunRecord
 from odradek.local.layout import Layout, NodeLayout
 from odradek.local.node_group import NodeGroup
 from odradek.local.node_process import NodeProcess, NodeState
-from odradek.local.operations import OPERATIONS
+from odradek.local.operations import ONE_AT_A_TIME, OPERATIONS
 from odradek.local.process_identity import identify
 from odradek.local.watch import Watch
 
@@ -48,6 +48,7 @@ class Supervisor:
         self._on_ready = on_ready
         self._stop_asked = asyncio.Event()
         self._is_ready = False
+        self._under_way: str | None = None
 
     @property
     def pids(self) -> Mapping[int, int | None]:
@@ -174,7 +175,15 @@ class Supervisor:
         async def work() -> Mapping[str, Any]:
             return await OPERATIONS[name](self, request, say) or {}
 
-        done = await self._unless_stopped(work())
+        if name in ONE_AT_A_TIME and self._under_way is not None:
+            raise LocalClusterError(f"{self._under_way} is under way: wait until it is over")
+        if name in ONE_AT_A_TIME:
+            self._under_way = name
+        try:
+            done = await self._unless_stopped(work())
+        finally:
+            if name in ONE_AT_A_TIME:
+                self._under_way = None
         if done is None:
             raise LocalClusterError("the cluster is going down")
         return done

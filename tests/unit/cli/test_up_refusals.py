@@ -3,6 +3,8 @@
 import json
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -10,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from odradek.cli.main import main
-from odradek.local.folder import ClusterFolder
+from odradek.local.folder import ClusterFolder, RunRecord
 from odradek.local.layout import CONTROLLER_PORTS_FROM, Wishes, plan_layout
+from odradek.local.process_identity import ProcessIdentity, identify
 
 
 def up(folder: Path, *options: str) -> Result:
@@ -64,6 +67,17 @@ def test_a_folder_of_another_version(made: ClusterFolder) -> None:
 
 def test_a_cluster_of_another_shape(made: ClusterFolder) -> None:
     assert "has a cluster already, with --nodes 3" in refused(up(made.path, "--nodes", "5"))
+
+
+def test_nodes_of_an_earlier_run(made: ClusterFolder) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as left:
+        process = identify(left.pid)
+        assert process is not None
+        gone = ProcessIdentity(process.pid, "another time")
+        made.write_run(RunRecord(gone, "/nowhere", True, {1: gone, 2: process}))
+        assert refused(up(made.path)).startswith("node 2 of an earlier run is still there")
+        assert left.poll() is None
+        left.kill()
 
 
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
