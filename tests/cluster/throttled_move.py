@@ -90,7 +90,9 @@ class Move:
 
     def cancel(self) -> None:
         """Stop it, and wait until nothing is left of it."""
-        self._tool("--cancel")
+        printed = self._tool("--cancel")
+        everything = ",".join(f"{TOPIC}-{number}" for number in range(PARTITIONS))
+        assert f"Successfully cancelled partition reassignments for: {everything}\n" in printed
         wait_until(lambda: not self._folders(TARGET), "what came is deleted")
 
     def verify(self) -> None:
