@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from odradek.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from odradek.core.errors import ErrorCode
 from odradek.protocol.generated.produce import ProduceResponse
 from tests.broker_connection import BrokerConnection
@@ -33,7 +32,6 @@ from tests.record_requests import PRODUCE_VERSION
 
 pytestmark = pytest.mark.slow
 
-SECONDS_MAX = 120
 CONFIGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 # A stopped follower stays alive to the controller, and in sync until its lag is noticed.
 LAGGING = {"broker.session.timeout.ms": "120000", "replica.lag.time.max.ms": "8000"}
@@ -50,31 +48,6 @@ def cluster(flavour: Flavour, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with Cluster(folder, COMBINED, flavour, configs=CONFIGS) as made:
         made.start()
         yield made
-
-
-def test_a_follower_takes_over_with_all_that_was_acknowledged(cluster: Cluster) -> None:
-    servers = cluster.bootstrap_servers
-    topic = NewTopic("t", partitions=3, replication_factor=3, configs={"min.insync.replicas": "2"})
-    with BlockingAdmin(bootstrap_servers=servers) as admin:
-        admin.create_topics([topic]).unwrap()
-    acknowledged = []
-    with BlockingProducer(bootstrap_servers=servers, acks="all", linger_ms=0) as producer:
-        for number in range(300):
-            if number == 100:
-                cluster.brokers[0].kill()
-            producer.send("t", b"%d" % number, partition=number % 3).result(60)
-            acknowledged.append(b"%d" % number)
-    read: list[bytes | None] = []
-    with BlockingConsumer("t", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-
-        def poll() -> bool:
-            for records in consumer.poll(1.0).values():
-                read.extend(record.value for record in records)
-            return len(read) >= len(acknowledged)
-
-        wait_until(poll, "every record is read", SECONDS_MAX)
-    assert sorted(read) == sorted(acknowledged)  # type: ignore[type-var]
-    cluster.brokers[0].restart()
 
 
 def test_a_follower_with_a_wiped_disk_gets_everything_again(cluster: Cluster) -> None:
