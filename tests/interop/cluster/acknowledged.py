@@ -18,7 +18,8 @@ from odradek.core.ids import TopicPartition
 from tests.cluster.processes import wait_until
 
 DELIVERY_MS: Final = 240_000
-PAUSE_SECONDS: Final = 0.004
+PAUSE_SECONDS: Final = 0.02
+"""Enough to have many in flight while a leader is away; more costs every node and shows no more."""
 IN_FLIGHT_MAX: Final = 100
 END_SECONDS_MAX: Final = 300
 PROGRESS: Final = 30
