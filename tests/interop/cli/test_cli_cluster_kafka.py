@@ -5,7 +5,9 @@ import re
 
 import confluent_kafka
 import pytest
+from click.testing import CliRunner
 
+from odradek.cli.main import main
 from odradek.core.ids import TopicPartition
 from tests.broker_connection import BrokerConnection
 from tests.interop.cli.conftest import CALL_SECONDS, begin_transaction
@@ -23,6 +25,25 @@ NEWER_APIS = re.compile(r"\t\w+\((93|94)\): ")
 @pytest.mark.parametrize("command", ["cluster-id", "list-endpoints"])
 def test_the_cluster_is_shown_alike(tools: ToolPair, command: str) -> None:
     assert tools.compare("cluster", command)
+
+
+def test_local_status_is_that_of_any_kafka(tools: ToolPair) -> None:
+    asked = ["local", "status", "--bootstrap-server", tools.servers]
+    shown = CliRunner().invoke(main, asked)
+    assert shown.exit_code == 0, shown.output
+    cluster = tools.ours("cluster", "cluster-id").out.removeprefix("Cluster ID: ").strip()
+    lines = shown.stdout.splitlines()
+    assert re.fullmatch(
+        rf"cluster {cluster}, active controller \d+ \(epoch \d+, voters \d+, .*\)", lines[0]
+    )
+    (row,) = (line for line in lines if " broker,controller " in f" {line} ")
+    topics = tools.ours("topics", "--describe", "--json").out
+    partitions = sum(len(each["partitions"]) for each in json.loads(topics))
+    _node, _, state, listener, *_ = row.split()
+    assert (state, listener) == ("up", tools.servers), row
+    assert re.search(rf" {partitions} +{partitions} +0 +0 ", row), "leads, replicas, lags"
+    assert f"{partitions} partitions of " in shown.stdout
+    assert shown.stdout.endswith(": all replicas in sync\n")
 
 
 def test_fenced_brokers_may_be_shown(tools: ToolPair) -> None:
