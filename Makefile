@@ -74,7 +74,7 @@ soak: setup ## Fail controllers and leaders in every way, disturb a cluster unde
 	$(BIN)/python -m tests.cluster.throttled_move --megabytes $(or $(MEGABYTES),2000) --rate $(or $(RATE),20000000)
 	$(BIN)/python -m tests.cluster.rolled_from $(or $(FROM),HEAD~100)
 	$(BIN)/python -m tests.interop.test_transactions_histories $(or $(KILLS),100)
-	ODRADEK_SOAK=1 $(BIN)/python -m pytest -q tests/interop/test_node_kill.py tests/spark/test_spark_sink_kills.py
+	ODRADEK_SOAK=1 $(BIN)/python -m pytest -q tests/interop/test_node_kill.py tests/interop/test_groups_scale.py tests/spark/test_spark_sink_kills.py
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -q -m slow tests/simulation
 
 storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0, LEVEL=data|moves|nodes|quorum|voters)

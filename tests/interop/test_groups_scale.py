@@ -50,6 +50,7 @@ from odradek.testing.broker import Broker
 from tests.interop.clients.confluent import Confluent
 from tests.interop.group_members import wait_until
 from tests.interop.node_process import NodeProcess
+from tests.long_searches import in_soak
 
 pytestmark = pytest.mark.slow
 
@@ -62,10 +63,10 @@ OPTIONS = [
     f"--override=group.consumer.{bound}session.timeout.ms={SESSION_MS}" for bound in ("max.", "")
 ]
 HEARTBEAT_SECONDS = 1
-EXPIRED_IDS = 100_000
+EXPIRED_IDS = in_soak(50_000, soak=100_000)
 COMMITS_IN_FLIGHT = 200
 OFFSETS_RETENTION_DAYS = 7
-GROWTH_BYTES_MAX = 64 * 1024 * 1024
+GROWTH_BYTES_MAX = 650 * EXPIRED_IDS
 """What the second round may add: the log of its commits is mapped, and heaps do not shrink."""
 
 R = TypeVar("R", bound=Message)
