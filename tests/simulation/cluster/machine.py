@@ -63,6 +63,7 @@ class Machine:
         self._on_exit = on_exit
         self._make_node = make_node
         self.lives = 0
+        self.started_at = float("-inf")
         self.node: AnyNode | None = None
         self.is_serving = False
         self.is_stopping = False
@@ -112,6 +113,7 @@ class Machine:
         if not self.sim.is_up:
             self.sim.start()
         self.lives += 1
+        self.started_at = self.world.now
         self.sim.loop.set_exception_handler(self._on_loop_error)
         random = self.world.random(f"node/{self.name}/{self.lives}")
         ports = real_ports(

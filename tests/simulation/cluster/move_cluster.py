@@ -1,5 +1,6 @@
 """The story of ``data_cluster`` in which partitions move from broker to broker all the while.
 
+I4   what joins an ISR has all that is committed
 I14  a move takes no partition below the copies that it had in sync, or that it is to have
 I9   the leader epoch rises when replicas leave: they are fenced
 
@@ -18,14 +19,14 @@ from odradek.client import Admin
 from odradek.client.errors import KafkaError
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.metadata.image import ClusterImage
-from odradek.metadata.partition import PartitionImage
+from odradek.metadata.partition import LeaderRecoveryState, PartitionImage
 from odradek.testing.simulation import SimNode, World
 from tests.simulation.cluster.data_cluster import DataCluster
 from tests.simulation.cluster.data_workload import AGAIN, INPUTS, LOOSE, OUTPUTS
 from tests.simulation.cluster.faults import Fault
 from tests.simulation.cluster.machine import Machine
 from tests.simulation.cluster.oracle import ViolationError
-from tests.simulation.cluster.replica_oracle import ReplicaOracle
+from tests.simulation.cluster.replica_oracle import ReplicaOracle, first_difference
 from tests.simulation.cluster.workload import make_admin
 
 MOVED: Final = (
@@ -44,6 +45,8 @@ KINDS: Final = (
     *("lose-answers", "clock-jump", "clock-drift"),
 )
 SECONDS_BETWEEN_MAX: Final = 1.5
+SETTLED_SECONDS: Final = 10.0
+"""How long a machine runs until nothing is under way any more that it asked for before."""
 
 
 class MoveOracle(ReplicaOracle):
@@ -61,7 +64,12 @@ class MoveOracle(ReplicaOracle):
         self, topic_id: Uuid, number: int, old: PartitionImage | None, new: PartitionImage
     ) -> None:
         super()._on_change(topic_id, number, old, new)
-        if old is None or old.replicas == new.replicas:
+        if old is None:
+            return
+        if new.leader_recovery_state is LeaderRecoveryState.RECOVERED:
+            for each in sorted(set(new.isr).difference(old.isr, old.elr)):
+                self._check_joined(topic_id, number, each)
+        if old.replicas == new.replicas:
             return
         self.reached["moves begun"] += bool(new.adding and new.adding != old.adding)
         gone = set(old.replicas).difference(new.replicas)
@@ -77,6 +85,22 @@ class MoveOracle(ReplicaOracle):
         if len(new.isr) < min(len(copies), len(new.replicas)):
             raise ViolationError(
                 f"{where}: {copies} were in sync, and a move leaves {new.isr} of {new.replicas}"
+            )
+
+    def _check_joined(self, topic_id: Uuid, number: int, broker: int) -> None:
+        """Check that a replica which is taken into the ISR has all that is committed."""
+        truth, machine = self.truth_of(topic_id, number), self._cluster.machine_of(broker)
+        life, mirrors = self._mirrors.get(machine.name, (0, {}))
+        runs_for = self._cluster.world.now - machine.started_at
+        if life != machine.lives or runs_for < SETTLED_SECONDS or truth.unclean_epoch:
+            return  # it may have crashed since its leader asked for that
+        known = [each for each in truth.committed if each.base_offset >= truth.start_offset]
+        mirror = mirrors.get((topic_id, number))
+        found = [] if mirror is None else mirror.between(truth.start_offset, truth.committed_end)
+        if found != known:
+            raise ViolationError(
+                f"partition {number} of {topic_id}: {broker} joins the ISR without what is "
+                f"committed: {first_difference(known, found)}"
             )
 
 

@@ -355,7 +355,7 @@ class ReplicaOracle:
         if own != known:
             raise ViolationError(
                 f"{where}: leads in epoch {epoch} without what was committed: "
-                f"{_first_difference(known, own)}; its log ends at {log.log_end_offset}, "
+                f"{first_difference(known, own)}; its log ends at {log.log_end_offset}, "
                 f"committed was {truth.committed_end}"
             )
 
@@ -425,7 +425,7 @@ class ReplicaOracle:
                 raise ViolationError(
                     f"{where}: {high_watermark} is committed, and {member} of the ISR "
                     f"{sorted(members)} ends at {other.end_offset}: "
-                    f"{_first_difference(wanted, found)}"
+                    f"{first_difference(wanted, found)}"
                 )
 
     def _known(self, partition: Partition) -> PartitionImage | None:
@@ -514,7 +514,7 @@ class ReplicaOracle:
             if left != right:
                 raise ViolationError(
                     f"{one.log.partition}: {name} has another log than {names[0]}: "
-                    f"{_first_difference(left, right)}"
+                    f"{first_difference(left, right)}"
                 )
 
 
@@ -527,7 +527,7 @@ def _describe(partition: PartitionImage) -> str:
     return words + " unclean" * is_recovering
 
 
-def _first_difference(wanted: list[Batch], found: list[Batch]) -> str:
+def first_difference(wanted: list[Batch], found: list[Batch]) -> str:
     for number, batch in enumerate(wanted):
         if number >= len(found):
             return f"{batch} is missing"
