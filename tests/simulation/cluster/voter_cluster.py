@@ -16,6 +16,7 @@ from typing import Final
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import Uuid
 from odradek.protocol.generated.add_raft_voter import AddRaftVoterRequest, Listener
+from odradek.protocol.generated.control_records import VotersRecord
 from odradek.protocol.generated.remove_raft_voter import RemoveRaftVoterRequest
 from odradek.protocol.message import Message
 from odradek.quorum.metadata_quorum import MetadataQuorum
@@ -33,6 +34,8 @@ from tests.simulation.cluster.voter_strikes import VoterStrikes
 SIZES: Final = (3, 5, 3)
 PATIENCE_SECONDS: Final = 4.0
 NEW_DISK_SECONDS: Final = 1.0
+CUT_OFF: Final = 0.15
+"""How often a leader that is asked for a change cannot reach the others."""
 
 
 class VoterCluster(QuorumCluster):
@@ -56,6 +59,8 @@ class VoterCluster(QuorumCluster):
         """The controllers with a new disk that do not vote again yet."""
         self._wiped: set[ReplicaKey] = set()
         self._strikes = VoterStrikes(self)
+        self._counted: dict[str, tuple[VotersRecord | None, VoterSet | None]] = {}
+        """What was compared last: the voters by the log, and by raft."""
         self._has_healed = False
         self._asked: object = None
         self._asked_at = 0.0
@@ -69,8 +74,20 @@ class VoterCluster(QuorumCluster):
     def _after_round(self, name: str) -> None:
         super()._after_round(name)
         machine = self.machines.get(name)
-        if machine is not None:
+        if machine is not None and machine.quorum is not None:
+            self._check_counted(name, machine.quorum)
             self._strikes.look(machine)
+
+    def _check_counted(self, name: str, quorum: MetadataQuorum) -> None:
+        """Check that a node counts by the voters that its log names."""
+        named, counted = quorum.voters, quorum.raft.voters
+        before = self._counted.get(name, (None, None))
+        if named is None or (named is before[0] and counted is before[1]):
+            return
+        self._counted[name] = (named, counted)
+        if tuple(each.voter_id for each in named.voters) != counted.ids:
+            ids = [each.voter_id for each in named.voters]
+            raise ViolationError(f"{name} counts {counted.ids}, and its log names {ids}")
 
     # The operator.
 
@@ -97,6 +114,8 @@ class VoterCluster(QuorumCluster):
             return
         request = self._plan(quorum)
         if request is not None:
+            if self._random.random() < CUT_OFF and not self._has_healed:
+                self._cut_off(leader)
             self._ask(leader, quorum, request)
 
     def _plan(self, quorum: MetadataQuorum) -> Message | None:
@@ -167,6 +186,20 @@ class VoterCluster(QuorumCluster):
     def _configure(self) -> None:
         for machine in self.machines.values():
             machine.configure(self.layout)
+
+    def _cut_off(self, leader: Machine) -> None:
+        """Cut a leader off that is about to be asked: what it appends may be lost."""
+        network = self.world.network
+        others = [each for each in self.machines if each != leader.name]
+        self.oracle.reached["leaders cut off"] += 1
+        for name in others:
+            network.cut(leader.name, name)
+
+        def heal() -> None:
+            for name in others:
+                network.heal(leader.name, name)
+
+        self.world.call_later(self._random.uniform(1, 6), heal)
 
     # Disks and ports.
 
