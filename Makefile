@@ -77,7 +77,7 @@ soak: setup ## Fail controllers and leaders in every way, disturb a cluster unde
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -q tests/interop/test_node_kill.py tests/interop/test_groups_scale.py tests/spark/test_spark_sink_kills.py
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -q -m slow tests/simulation
 
-storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0, LEVEL=data|moves|nodes|quorum|voters)
+storms: setup ## Run simulated clusters through storms of faults (SEEDS=1000, FIRST=0, LEVEL=data|moves|operations|nodes|quorum|voters)
 	$(BIN)/python -m tests.simulation.cluster $(or $(FIRST),0) $(or $(SEEDS),1000) --level $(or $(LEVEL),data) --processes $(or $(PROCESSES),2)
 
 bench: setup ## Print µs per operation, ours beside other libraries

@@ -81,6 +81,8 @@ NOT_RELIED_ON: Final = ("loose-", "again-")
 
 class DataCluster(Cluster):
     has_data_traffic = True
+    elects_by_itself = True
+    """Whether the controller elects uncleanly where that is allowed, and no operator has to."""
 
     def __init__(self, world: World, **options: Any) -> None:
         options.setdefault("storm_seconds", DATA_STORM_SECONDS)
@@ -157,7 +159,7 @@ class DataCluster(Cluster):
             topics = []
             for name, (partitions, replicas, least) in TOPICS.items():
                 configs = {"min.insync.replicas": str(least)}
-                if self.may_lose(name):
+                if self.may_lose(name) and self.elects_by_itself:
                     configs["unclean.leader.election.enable"] = "true"
                 topics.append(NewTopic(name, partitions, replicas, configs=configs))
             async with make_admin(self, node, "create") as admin:

@@ -79,6 +79,8 @@ ALL: Final[Mapping[str, tuple[int, Draw]]] = {
 }
 """Those that hit the whole cluster."""
 KINDS: Final = {**ONE, **TWO, **ALL}
+DIRECTORY_KINDS: Final[Mapping[str, tuple[int, Draw]]] = {"broken-directory": (4, _amount(0, 10))}
+"""Those of machines with more than one log directory."""
 
 
 def draw_schedule(

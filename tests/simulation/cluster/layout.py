@@ -108,12 +108,14 @@ SHAPES: Final[Mapping[str, tuple[Place, ...]]] = {
     "1 combined": _places(0, 0, 1),
     "3 controllers, 3 brokers": _places(3, 3, 0),
     "5 controllers": _places(5, 0, 0),
+    "4 combined": _places(0, 0, 4),
+    "3 controllers, 4 brokers": _places(3, 4, 0),
 }
 
 
 def draw_layout(random: Random, shape: str | None = None) -> Layout:
     names = list(SHAPES)
-    chosen = shape or random.choices(names, weights=[4, 4, 1, 0, 0, 0])[0]
+    chosen = shape or random.choices(names, weights=[4, 4, 1, 0, 0, 0, 0, 0])[0]
     is_quick = random.random() < 0.6
     configs = {
         "broker.session.timeout.ms": "3000" if is_quick else "9000",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _DEFAULT_WORK_SECONDS: Final = 0.002
 _STEP_US: Final = 1_000
 _METADATA_FILES: Final = "/data/__cluster_metadata-0/*"
+_OTHER_DIRECTORY: Final = ("/more/*", "/more/*/*")
 
 Undo = Callable[[], None]
 
@@ -27,6 +28,7 @@ class Nemesis:
         self.hurt: dict[str, list[tuple[float, float]]] = {name: [] for name in cluster.machines}
         """When each machine, or a link of it, was not as it should be: from, to."""
         self.broken_disks: set[str] = set()
+        self._broken_directories: set[str] = set()
         self._is_over = False
         self._strikes: dict[str, Callable[[Fault, str, str], Undo]] = {
             "kill": self._kill,
@@ -43,6 +45,7 @@ class Nemesis:
             "slow-disk": self._slow_disk,
             "full-disk": self._fill_disk,
             "broken-disk": self._break_disk,
+            "broken-directory": self._break_directory,
             "clock-jump": self._jump,
             "clock-drift": self._drift,
             "cut": self._cut,
@@ -73,6 +76,8 @@ class Nemesis:
                 link.bytes_per_second = None
                 link.extra_latency_seconds = 0.0
         for machine in self._cluster.machines.values():
+            if machine.name in self._broken_directories:
+                machine.lose_power()
             self._mend_disk(machine)
             machine.load_seconds = 0.0
             machine.sim.clock.drift(0)
@@ -230,6 +235,28 @@ class Nemesis:
             machine.start()
 
         return undo
+
+    def _break_directory(self, fault: Fault, who: str, _: str) -> Undo:
+        """Let writes to a log directory fail that is not the metadata's; its broker goes on."""
+        machine = self._machine(who)
+        if not machine.may_lose_power():
+            return _nothing  # for what is not on disk is lost with it
+        self._mark(fault, who)
+        machine.power_lost_at = self._world.now
+        for kind in ("write", "sync", "create"):
+            for files in _OTHER_DIRECTORY:
+                machine.disk.fail(kind, errno.EIO, path=files, after=int(fault.amount), times=None)
+        self._broken_directories.add(who)
+        self._cluster.oracle.reached["directories failed"] += 1
+        return lambda: self._mend_directory(fault, machine)
+
+    def _mend_directory(self, fault: Fault, machine: Machine) -> None:
+        """Give a machine a good directory with what was synced; it is used from a start on."""
+        self._mark(fault, machine.name)
+        self._broken_directories.discard(machine.name)
+        machine.disk.faults.clear()
+        machine.lose_power()
+        machine.start()
 
     def _mend_disk(self, machine: Machine) -> None:
         machine.disk.capacity_bytes = None

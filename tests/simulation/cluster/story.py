@@ -14,6 +14,7 @@ from tests.simulation.cluster.cluster import Cluster
 from tests.simulation.cluster.data_cluster import DataCluster
 from tests.simulation.cluster.faults import Fault, to_text
 from tests.simulation.cluster.move_cluster import MoveCluster
+from tests.simulation.cluster.operations_cluster import OperationsCluster
 from tests.simulation.cluster.quorum_cluster import QuorumCluster
 from tests.simulation.cluster.voter_cluster import VoterCluster
 
@@ -23,6 +24,7 @@ LEVELS: Final = {
     "voters": VoterCluster,
     "data": DataCluster,
     "moves": MoveCluster,
+    "operations": OperationsCluster,
 }
 
 

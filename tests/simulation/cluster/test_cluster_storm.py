@@ -50,6 +50,18 @@ def test_partitions_move_through_a_storm(seed: int) -> None:
     check(tell(seed, level="moves"))
 
 
+def test_operators_work_through_a_storm() -> None:
+    outcome = tell(2, level="operations")
+    check(outcome)
+    assert sum(count for what, count in outcome.reached.items() if "operator:" in what) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1004))
+def test_operators_work_through_a_long_row_of_storms(seed: int) -> None:
+    check(tell(seed, level="operations"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, in_soak(1006, soak=1010)))
 def test_a_long_row_of_clusters_whose_partitions_move(seed: int) -> None:
