@@ -1,4 +1,4 @@
-"""Where each bug of the design's table is found when it is planted, and by how many seeds.
+"""Where each planted bug is found, and by how many seeds: the thirty of the design, and more.
 
 ``docs/simulation.md`` has the same table; ``test_planted_table`` holds both against the tests.
 """
@@ -13,6 +13,7 @@ class Where(Enum):
     VOTERS = "storm of quorums whose voters change"
     DATA = "storm of clusters with data"
     MOVES = "storm of clusters whose partitions move"
+    OPERATIONS = "storm of clusters under operation"
     REPLICATION = "simulation of replication alone"
     TRANSACTIONS = "simulation of transactions alone"
     STORY = "a story of its own"
@@ -104,4 +105,36 @@ TABLE: Final = (
     Row(28, "log kept under a snapshot", Where.QUORUM, "28 log kept under a snapshot", 12),
     Row(29, "heartbeats count when processed", Where.NODES, "29 heartbeats count late", 12),
     Row(30, "no full truncation", Where.REPLICATION, "30 no full truncation", 100),
+    Row(31, "a move ends too early", Where.MOVES, "31 completes too early", 6),
+    Row(
+        32,
+        "change of voters answered before it is committed",
+        Where.VOTERS,
+        "32 a change is answered too early",
+        12,
+    ),
+    Row(
+        33, "new endpoints of a voter forgotten", Where.VOTERS, "33 new endpoints are forgotten", 24
+    ),
+    Row(
+        34,
+        "added replicas are in sync from the start",
+        Where.MOVES,
+        "34 added replicas are in sync",
+        6,
+    ),
+    Row(
+        35,
+        "preferred leader elected out of sync",
+        Where.OPERATIONS,
+        "35 prefers whoever is alive",
+        12,
+    ),
+    Row(
+        36,
+        "moved log used before all is copied",
+        Where.OPERATIONS,
+        "36 swaps before all is copied",
+        12,
+    ),
 )

@@ -8,24 +8,27 @@ import pytest
 from tests.simulation.cluster.planted import BUGS
 from tests.simulation.cluster.planted_data import DATA_BUGS
 from tests.simulation.cluster.planted_moves import MOVE_BUGS
+from tests.simulation.cluster.planted_operations import OPERATION_BUGS
 from tests.simulation.planted_table import TABLE, Row, Where
 from tests.simulation.replication import planted_bugs, test_replication_stories
 from tests.simulation.transactions import test_transaction_planted_faults, transaction_planted
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "simulation.md"
-STORM: Final = {bug.number: bug for bug in (*BUGS, *DATA_BUGS, *MOVE_BUGS)}
+STORM: Final = {bug.number: bug for bug in (*BUGS, *DATA_BUGS, *MOVE_BUGS, *OPERATION_BUGS)}
 REPLICATION: Final = {bug.name: bug for bug in planted_bugs.BUGS}
 STORIES: Final = {story.__name__ for story, _ in test_replication_stories.STORIES}
 
 
 def test_every_bug_of_the_design_is_in_the_table() -> None:
-    assert {row.number for row in TABLE} == set(range(1, 31))
+    assert {row.number for row in TABLE} == set(range(1, 37))
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_a_row_is_what_a_test_does(row: Row) -> None:
     match row.where:
-        case Where.QUORUM | Where.VOTERS | Where.NODES | Where.DATA | Where.MOVES:
+        case (
+            Where.QUORUM | Where.VOTERS | Where.NODES | Where.DATA | Where.MOVES | Where.OPERATIONS
+        ):
             bug = STORM[row.name]
             assert (bug.level, bug.seeds_max) == (row.where.name.lower(), row.seeds_max)
         case Where.REPLICATION:

@@ -154,6 +154,29 @@ def count_the_removed_leader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leader, "_own_votes", 1)
 
 
+def answer_when_appended(patch: pytest.MonkeyPatch) -> None:
+    """32: the operator is told of a change of voters that may still be lost."""
+
+    def on_appended(self: VoterChanges, leader: Leader, offset: int) -> None:
+        if leader.change is not None:
+            leader.change.offset = offset
+            self._end(leader, ErrorCode.NONE)
+
+    patch.setattr(VoterChanges, "on_appended", on_appended)
+
+
+def forget_new_endpoints(patch: pytest.MonkeyPatch) -> None:
+    """33: a leader answers a voter that was moved, and does not write down where it is."""
+
+    def update(self: VoterChanges, leader: Leader, request: Any, now_ms: int) -> ErrorCode:
+        if self.quorum.history.is_static:
+            return _update(self, leader, request, now_ms)
+        return ErrorCode.NONE
+
+    _update = VoterChanges._update
+    patch.setattr(VoterChanges, "_update", update)
+
+
 BUGS: Final = (
     Bug("4 a vote is not durable", forget_votes, "quorum", None, 12),
     Bug("4 two votes in an epoch", vote_twice, "quorum", None, 30),
@@ -166,5 +189,7 @@ BUGS: Final = (
     Bug("29 heartbeats count late", count_heartbeats_late, "nodes", None, 12, ("overload",)),
     Bug("21 two changes of voters", change_before_the_first_commits, "voters", None, 18),
     Bug("22 a removed leader counts", count_the_removed_leader, "voters", None, 12),
+    Bug("32 a change is answered too early", answer_when_appended, "voters", None, 12),
+    Bug("33 new endpoints are forgotten", forget_new_endpoints, "voters", None, 24),
     Bug("28 log kept under a snapshot", keep_log_under_snapshot, "quorum", None, 12),
 )

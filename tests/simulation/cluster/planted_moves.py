@@ -1,7 +1,7 @@
 """Bugs of moves, to be planted one at a time; a storm in which partitions move must find each."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,7 +16,7 @@ def keep_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def complete_too_early(patch: pytest.MonkeyPatch) -> None:
-    """A move is over as soon as one that remains is in sync, whether the new ones are or not."""
+    """31: a move is over as soon as one that remains is in sync, whatever the new ones have."""
 
     def completed(self: Assignment, isr: Sequence[int]) -> Assignment | None:
         remaining = tuple(each for each in self.replicas if each not in self.removing)
@@ -26,7 +26,20 @@ def complete_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Assignment, "completed", completed)
 
 
+def count_added_as_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """34: what a move adds is in the ISR from the start."""
+    plan = PartitionChange.plan
+
+    def add(self: PartitionChange) -> Any:
+        if self.assignment is not None:
+            self.isr = tuple(dict.fromkeys((*self.isr, *self.assignment.adding)))
+        return plan(self)
+
+    patch.setattr(PartitionChange, "plan", add)
+
+
 MOVE_BUGS: Final = (
     Bug("26 keeps the epoch", keep_epoch, "moves", None, 6),
-    Bug("I14 completes too early", complete_too_early, "moves", None, 6),
+    Bug("31 completes too early", complete_too_early, "moves", None, 6),
+    Bug("34 added replicas are in sync", count_added_as_in_sync, "moves", None, 6),
 )

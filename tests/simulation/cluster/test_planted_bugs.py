@@ -8,11 +8,13 @@ import pytest
 from tests.simulation.cluster.planted import BUGS, Bug
 from tests.simulation.cluster.planted_data import DATA_BUGS
 from tests.simulation.cluster.planted_moves import MOVE_BUGS
+from tests.simulation.cluster.planted_operations import OPERATION_BUGS
 from tests.simulation.cluster.story import Outcome, tell
 
 IS_WHOLE: Final = os.environ.get("ODRADEK_PLANTED") == "all"
 """Whether bugs are planted that take many seeds."""
-TRIED: Final = [bug for bug in (*BUGS, *DATA_BUGS, *MOVE_BUGS) if IS_WHOLE or not bug.is_dear]
+ALL: Final = (*BUGS, *DATA_BUGS, *MOVE_BUGS, *OPERATION_BUGS)
+TRIED: Final = [bug for bug in ALL if IS_WHOLE or not bug.is_dear]
 
 
 @pytest.mark.slow
