@@ -14,7 +14,8 @@ before have gone (KAFKA-13173).
 The no-op record lets brokers report an offset that moves, and so shows which of them lag. Kafka
 writes one twice a second even if other records were written, and also on a node that is alone. We
 write it only when there was nothing else, and only where there is another node to see it: a single
-node would write to its disk for ever for nobody.
+node would write to its disk for ever for nobody. It is committed like any record; followers hear of
+that with the next answer that they get, 500 ms later at most (``raft.leader``).
 """
 
 import asyncio

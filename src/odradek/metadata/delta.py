@@ -1,6 +1,7 @@
 """What changed from one image to the next, so that a broker need not compare all of both."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Final
 
 from odradek.core.ids import Uuid
 from odradek.metadata.config_resource import ConfigResource
@@ -32,4 +33,7 @@ class MetadataDelta:
     tokens_changed: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return any(getattr(self, each.name) for each in fields(self))
+        return self is not NOTHING_CHANGED and self != NOTHING_CHANGED
+
+
+NOTHING_CHANGED: Final = MetadataDelta()

@@ -11,14 +11,14 @@ Metadata transactions (KIP-868) make several batches take effect at once: betwee
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from odradek.core.errors import CorruptionError
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.metadata.config_resource import ConfigResource
 from odradek.metadata.configs import ConfigsDraft, config_records
-from odradek.metadata.delta import MetadataDelta
+from odradek.metadata.delta import NOTHING_CHANGED, MetadataDelta
 from odradek.metadata.draft import Draft, K, V
 from odradek.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -168,6 +168,7 @@ class ImageBuilder:
     def __init__(self, image: ClusterImage) -> None:
         self._built = image
         self._touched = Touched()
+        self._has_news = False  # whether any record since the last image could have changed it
         self._next_producer_id = image.next_producer_id
         self._before_transaction: ClusterImage | None = None
         self._restore(image)
@@ -187,6 +188,7 @@ class ImageBuilder:
             CorruptionError: It does not fit what came before it.
             UnsupportedLevelError: It raises a feature beyond what this software knows.
         """
+        self._has_news = self._has_news or not isinstance(record, NoOpRecord)
         match record:
             case ConfigRecord():
                 self._configs.replay(record)
@@ -223,11 +225,16 @@ class ImageBuilder:
         self, provenance: MetadataProvenance | None = None
     ) -> Generator[None, None, MetadataUpdate]:
         """Build an image; no record may be replayed between the steps."""
+        if not self._has_news:
+            # Twice a second where nothing happens: the active controller writes no-op records.
+            self._built = replace(self._built, provenance=provenance or self._built.provenance)
+            return MetadataUpdate(self._built, NOTHING_CHANGED)
         yield from self._topics.close_topics()
         image = self._freeze(provenance or self._built.provenance)
         delta = yield from _delta(self._built, image, self._touched)
         self._built = image
         self._touched = Touched()
+        self._has_news = False
         self._restore(image)
         return MetadataUpdate(image, delta)
 

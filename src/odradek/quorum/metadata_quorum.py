@@ -430,7 +430,7 @@ class MetadataQuorum:
         end_offset = self.log_end_offset
         self.times.on_appended(end_offset, self._clock.monotonic_ms())
         on_appended()
-        self._guard(self._driver.on_appended)
+        self._guard(lambda: self._driver.on_appended(is_no_op=batch.is_no_op))
         return end_offset
 
     def append_quorum(self, records: QuorumRecords, epoch: int) -> None:

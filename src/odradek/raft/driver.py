@@ -117,11 +117,11 @@ class RaftDriver:
         self.node.tick(self._ports.monotonic_ms())
         self._carry_out()
 
-    def on_appended(self, voters: Iterable[AppendedVoters] = ()) -> None:
+    def on_appended(self, voters: Iterable[AppendedVoters] = (), *, is_no_op: bool = False) -> None:
         """Say that the owner appended to the log, which it may do only while the node leads."""
         assert self.node.is_leader
         self._note_voters(voters)
-        self.node.on_appended(self._ports.monotonic_ms())
+        self.node.on_appended(self._ports.monotonic_ms(), is_no_op=is_no_op)
         self._carry_out()
 
     def resign(self) -> None:

@@ -51,6 +51,9 @@ class Leader:
     high_watermark: int | None = None
     """Not known before a record of this epoch is committed, whatever this node knew earlier:
     only so does the high watermark that the quorum shows never go back."""
+    urgent_offset: int = 0
+    """Behind the last record that is no no-op: replicas hear at once that it is committed. Of
+    no-op records that follow they hear with the next answer, which spares each of them a fetch."""
     progress: dict[int, Progress] = field(default_factory=dict)
     observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
     fetched_voters: set[int] = field(default_factory=set)  # since check-quorum last passed
@@ -154,7 +157,8 @@ class Leader:
             return True
         if self.high_watermark is None:
             return False
-        return request.high_watermark is None or request.high_watermark < self.high_watermark
+        known = request.high_watermark
+        return known is None or known < min(self.high_watermark, self.urgent_offset)
 
     def next_deadline_ms(self) -> int | None:
         times = [fetch.deadline_ms for fetch in self.parked]

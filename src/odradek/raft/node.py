@@ -200,11 +200,16 @@ class RaftNode:
         self._enter(now_ms)
         self._poll(now_ms)
 
-    def on_appended(self, now_ms: int) -> None:
-        """Say that the log has grown: by what was fetched, or by a leader's own records."""
+    def on_appended(self, now_ms: int, *, is_no_op: bool = False) -> None:
+        """Say that the log has grown: by what was fetched, or by a leader's own records.
+
+        ``is_no_op``: nobody waits for the commit of what a leader appended.
+        """
         self._enter(now_ms)
         match self.role:
             case Leader() as leader:
+                if not is_no_op:
+                    leader.urgent_offset = self.log_end_offset
                 self._replication.answer_parked(leader, now_ms)
             case Follower() as follower if self._quorum.is_settled:
                 # A replica that never votes: the others go on when it is flushed.

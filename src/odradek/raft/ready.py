@@ -17,7 +17,7 @@ called. A truncation must wait for a flush under way, or the flush's result be t
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from odradek.raft.hard_state import HardState
 from odradek.raft.messages import (
@@ -151,7 +151,10 @@ class Ready(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        return all(part is None or part == () for part in self)
+        return self == _NOTHING
+
+
+_NOTHING: Final = Ready()
 
 
 class Outbox:
@@ -198,5 +201,7 @@ class Outbox:
             tuple(self.replies),
             tuple(self.requests),
         )
+        if ready.is_empty:
+            return _NOTHING
         self._clear()
         return ready

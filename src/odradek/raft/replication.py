@@ -2,8 +2,9 @@
 
 A follower sends the end of its log and the epoch of its last record. If the leader's log has no
 such point, it answers with the diverging epoch and where that ends for it; the follower cuts its
-log and asks again. Else it answers with records. A fetch without news is parked. To a follower that
-is behind the start of the leader's log it names the snapshot to be fetched first (``snapshots``).
+log and asks again. Else it answers with records. A fetch without news is parked; that a record was
+committed is news (KIP-1166), but not that a no-op was. To a follower that is behind the start of
+the leader's log it names the snapshot to be fetched first (``snapshots``).
 """
 
 from odradek.core.errors import ErrorCode

@@ -119,7 +119,12 @@ def test_config_that_repeats_its_value_is_in_the_delta() -> None:
 
 
 def test_nothing_is_no_delta() -> None:
-    assert not ClusterImage().apply(TWO_TOPICS).advance([r.NoOpRecord()]).delta
+    image = ClusterImage().apply(TWO_TOPICS, where(8))
+    update = image.advance([r.NoOpRecord()], where(9))
+    assert not update.delta
+    assert update.image == image
+    assert update.image.provenance == where(9)
+    assert update.image.topics is image.topics
 
 
 def test_transaction_over_batches_shows_at_its_end() -> None:

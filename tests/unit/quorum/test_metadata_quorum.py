@@ -6,12 +6,14 @@ import pytest
 
 from odradek.controller.feature_changes import bootstrap_records
 from odradek.core.ids import TopicPartition
+from odradek.metadata.record_versions import VersionedRecord
 from odradek.protocol.generated.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     RequestPartitionData,
     RequestTopicData,
 )
+from odradek.protocol.generated.metadata_records import NoOpRecord
 from odradek.quorum.quorum_listener import NotLeaderError
 from odradek.raft.quorum_state import read_quorum_state
 from odradek.raft.roles import Resigned
@@ -133,6 +135,25 @@ def test_an_append_in_an_old_epoch_is_refused() -> None:
     with pytest.raises(NotLeaderError):
         leader.quorum.append(leader.quorum.new_batch(topic_records("t")), leader.quorum.epoch - 1)
     assert leader.quorum.log_end_offset == end_offset
+
+
+def test_followers_hear_of_commits_at_once_but_for_those_of_no_ops() -> None:
+    cluster = QuorumCluster(9)
+    leader = cluster.begin()
+    no_op = VersionedRecord(NoOpRecord(), 0)
+    cluster.world.run_for(1.0)
+
+    def seconds_to_load(records: list[VersionedRecord]) -> float:
+        """How long it takes until the image of each member has them."""
+        begun, end_offset = cluster.world.now, leader.append(records)
+        cluster.wait_loaded(end_offset)
+        seconds: float = cluster.world.now - begun
+        cluster.world.run_for(1.0)
+        return seconds
+
+    assert seconds_to_load(topic_records("a")) < 0.2
+    assert 0.3 < seconds_to_load([no_op]) < 0.8
+    assert seconds_to_load([no_op, *topic_records("b")]) < 0.2
 
 
 def test_an_observer_follows_and_never_votes() -> None:

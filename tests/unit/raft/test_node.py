@@ -243,6 +243,43 @@ def test_fetch_without_news_waits_for_them() -> None:
     assert ready.events == (LostLeadership(epoch), LeaderChanged(epoch + 1, None))
 
 
+def leader_of_one_that_keeps_up(log: EpochLog) -> RaftNode:
+    """A leader with one committed record; node 1 knows that, and its fetch waits for more."""
+    node = made_leader(log)
+    node.step(FetchRequest(88, KEYS[1], node.epoch, 1, node.epoch, 1, 500), FAR_MS)
+    assert node.take_ready() == Ready(high_watermark=1)
+    return node
+
+
+@pytest.mark.parametrize("kinds", [["record"], ["record", "no-op"], ["no-op", "record"]])
+def test_commit_of_a_record_is_told_at_once(kinds: list[str]) -> None:
+    log = EpochLog()
+    node = leader_of_one_that_keeps_up(log)
+    epoch, end_offset = node.epoch, 1 + len(kinds)
+    for kind in kinds:
+        log.epochs.append(epoch)
+        node.on_appended(FAR_MS, is_no_op=kind == "no-op")
+    node.on_flushed(end_offset, FAR_MS)
+    node.take_ready()
+    node.step(FetchRequest(89, KEYS[1], epoch, end_offset, epoch, 1, 500), FAR_MS)
+    told = FetchResponse(89, 0, NONE, 0, epoch, end_offset)
+    assert node.take_ready() == Ready(high_watermark=end_offset, replies=(told,))
+
+
+def test_commit_of_a_no_op_is_told_with_the_next_answer() -> None:
+    log = EpochLog()
+    node = leader_of_one_that_keeps_up(log)
+    epoch = node.epoch
+    log.epochs.append(epoch)
+    node.on_appended(FAR_MS, is_no_op=True)
+    node.on_flushed(2, FAR_MS)
+    assert node.take_ready().reads == (FetchRead(1, FetchResponse(88, 0, NONE, 0, epoch, 1)),)
+    node.step(FetchRequest(89, KEYS[1], epoch, 2, epoch, 1, 500), FAR_MS)
+    assert node.take_ready() == Ready(high_watermark=2)
+    node.tick(FAR_MS + 500)
+    assert node.take_ready().replies == (FetchResponse(89, 0, NONE, 0, epoch, 2),)
+
+
 def test_leader_that_hears_of_no_majority_resigns() -> None:
     node = made_leader(EpochLog())
     start_ms = FAR_MS
