@@ -40,6 +40,7 @@ TOOLS: Final[Mapping[str, str]] = {
     "reassign-partitions": "Propose moves of partitions between brokers.",
     "replica-verification": "Compare the replicas of partitions, batch by batch.",
     "serve": "Run a broker.",
+    "simulate": "Run a workload on simulated clusters, with faults from seeds.",
     "stop": "Stop nodes that run in the background.",
     "storage": "Format log directories, and look at them.",
     "topics": "Create, delete, describe, list and alter topics.",

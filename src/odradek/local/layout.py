@@ -45,6 +45,7 @@ class NodeLayout:
     rack: str | None = None
     directory_id: str | None = None
     """Of a controller that is among the first voters."""
+    host: str = HOST
 
     @property
     def is_broker(self) -> bool:
@@ -61,11 +62,11 @@ class NodeLayout:
     @property
     def address(self) -> str | None:
         """Where clients find it."""
-        return None if self.port is None else f"{HOST}:{self.port}"
+        return None if self.port is None else f"{self.host}:{self.port}"
 
     @property
     def controller_address(self) -> str | None:
-        return None if self.controller_port is None else f"{HOST}:{self.controller_port}"
+        return None if self.controller_port is None else f"{self.host}:{self.controller_port}"
 
 
 @dataclass(frozen=True, slots=True)

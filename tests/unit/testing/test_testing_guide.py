@@ -22,7 +22,7 @@ TESTS = [block for block in blocks("python") if "def test_" in block]
 
 def test_there_is_something_to_run() -> None:
     assert len(PROGRAMS) == 5
-    assert len(TESTS) == 3
+    assert len(TESTS) == 4
     assert len(blocks("ini")) == 1
 
 
