@@ -231,6 +231,7 @@ class Cluster:
 
     def _check_images_agree(self) -> None:
         """Check that all machines come to have the leader's image."""
+        self.world.run_until(lambda: self.leader() is not None, HEAL_SECONDS_MAX)
         leader = self.leader()
         assert leader is not None
         assert leader.quorum is not None

@@ -109,7 +109,8 @@ class VoterCluster(QuorumCluster):
         if chance < 0.1 and self._is_whole(quorum, voters_min=3):
             self._lose_disk(self._random.choice(list(self.machines.values())))
             return
-        if chance > 0.9 and self._is_whole(quorum) and not self._has_healed:
+        # Of two voters, one that moved and lags can neither be found by the other nor be elected.
+        if chance > 0.9 and self._is_whole(quorum, voters_min=3) and not self._has_healed:
             self._change_port(self._random.choice(list(self.machines.values())))
             return
         request = self._plan(quorum)
@@ -203,7 +204,7 @@ class VoterCluster(QuorumCluster):
 
     # Disks and ports.
 
-    def _is_whole(self, leader: MetadataQuorum, voters_min: int = 1) -> bool:
+    def _is_whole(self, leader: MetadataQuorum, voters_min: int) -> bool:
         """Whether all controllers are up, and know the voters as they are."""
         role, known = leader.raft.role, self._known_keys()
         if not isinstance(role, Leader) or role.change is not None:
