@@ -20,6 +20,7 @@ from tests.simulation.cluster.data_cluster import DataCluster
 from tests.simulation.cluster.data_faults import COORDINATOR, DATA_KINDS, DATA_LEADER
 from tests.simulation.cluster.faults import DIRECTORY_KINDS, Fault, draw_schedule
 from tests.simulation.cluster.layout import Layout
+from tests.simulation.cluster.machine import Machine
 from tests.simulation.cluster.move_cluster import MOVED, MoveCluster
 from tests.simulation.cluster.operations import (
     CORDONED,
@@ -108,6 +109,11 @@ class OperationsCluster(MoveCluster):
 
     def switch_on(self, broker: int) -> None:
         self.world.call_at(self.world.now, self.machine_of(broker).start)
+
+    def _on_exit(self, machine: Machine, failure: BaseException) -> None:
+        """Start again what gave up: a broker that was unregistered while it ran."""
+        super()._on_exit(machine, failure)
+        self.world.call_later(1.0, machine.start)
 
     async def stop_throttles(self, admin: Admin) -> None:
         topics = sorted({at.topic for at in MOVED} & set(self.image.topics))
