@@ -24,13 +24,16 @@ START_SECONDS_MAX: Final = 60
 DATA: Final = PurePosixPath("/memory")
 
 TEST_CONFIG: Final[Mapping[str, str]] = {
-    # What is dead or silent is noticed soon.
+    # What is dead or silent is noticed soon, and asked again soon.
     "broker.heartbeat.interval.ms": "100",
-    "broker.session.timeout.ms": "1000",
+    "broker.session.timeout.ms": "500",
     "controller.quorum.election.timeout.ms": "200",
     "controller.quorum.election.backoff.max.ms": "100",
-    "controller.quorum.fetch.timeout.ms": "500",
-    "replica.lag.time.max.ms": "1500",
+    "controller.quorum.fetch.timeout.ms": "750",  # a fetch with nothing new to bring takes 500
+    "controller.quorum.request.timeout.ms": "750",
+    "replica.lag.time.max.ms": "1000",
+    "replica.fetch.backoff.ms": "100",
+    "replica.socket.timeout.ms": "1000",
     # As ``Broker`` has it: quick to start, and no processes.
     "num.recovery.threads.per.data.dir": "1",
     "offsets.topic.num.partitions": "1",
