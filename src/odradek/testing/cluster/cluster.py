@@ -5,7 +5,8 @@ on free ports of 127.0.0.1 and a disk in memory that outlives its process. They 
 paused, cut off from each other and started again; their clocks and disks can be wrong.
 
 Failures are noticed sooner than with Kafka's defaults (``TEST_CONFIG``): a node that is dead or
-paused is fenced after half a second. ``config`` sets that, and all else, as in ``server.properties``.
+paused is fenced after half a second. ``config`` sets that and all else, as in
+``server.properties``.
 
 What blocks has a twin to await, ``…_async``. docs/testing.md has examples.
 """
