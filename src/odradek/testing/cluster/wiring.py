@@ -26,6 +26,8 @@ HOST: Final = "127.0.0.1"
 CLIENTS: Final = 0
 """Stands for them where nodes have ids."""
 
+_KILLED: Final = "the process was killed"
+
 Way = tuple[int, int]
 """From which node to which."""
 
@@ -156,7 +158,10 @@ class Gate(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         if not self._wiring.add_gate(self):
             self._held = []
-        self.inner.connection_made(transport)
+        if self._has_ended:  # while the connection was on its way
+            self.transport.abort()
+        else:
+            self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         self._let_in(lambda: self._feed(data))
@@ -281,25 +286,28 @@ class Dialling:
         **options: Any,
     ) -> tuple[asyncio.BaseTransport, asyncio.BufferedProtocol]:
         if self._has_ended:
-            raise ConnectionRefusedError("the process was killed")
+            raise ConnectionRefusedError(_KILLED)
         peer = self._wiring.listener(port)
         if peer is None or peer == self._node_id:
             return await self._create_connection(make_protocol, host, port, **options)
         await self._wiring.until_connected(self._node_id, peer)
         client = socket.socket()
+        client.setblocking(False)
+        client.bind((HOST, 0))
+        source = client.getsockname()[1]
+        gate = Gate(self._wiring, (peer, self._node_id), make_protocol())
+        gate.on_lost = lambda: self._forget(gate, source)
+        self._wiring.set_source(source, self._node_id)
+        self._gates.add(gate)
         try:
-            client.setblocking(False)
-            client.bind((HOST, 0))
-            source = client.getsockname()[1]
-            self._wiring.set_source(source, self._node_id)
             await self._loop.sock_connect(client, (host, port))
-            gate = Gate(self._wiring, (peer, self._node_id), make_protocol())
-            self._gates.add(gate)
-            gate.on_lost = lambda: self._forget(gate, source)
             transport, _ = await self._create_connection(lambda: gate, sock=client, **options)
         except BaseException:
             client.close()
+            self._forget(gate, source)
             raise
+        if self._has_ended:
+            raise ConnectionRefusedError(_KILLED)
         return transport, gate.inner
 
     def _forget(self, gate: Gate, source: int) -> None:
