@@ -104,7 +104,9 @@ def _compare(targets: list[Target], load: Load) -> Iterator[Row]:
         yield Row(f"at full speed, {load.name}", name, speed, "MB/s")
     ours, *others = found.values()
     for name, theirs in zip(list(found)[1:], others, strict=True):
-        ratios = [one.mb_per_second / two.mb_per_second for one, two in zip(ours, theirs)]
+        ratios = [
+            one.mb_per_second / two.mb_per_second for one, two in zip(ours, theirs, strict=True)
+        ]
         least = f"the least of {ROUNDS} rounds, {load.name}"
         yield Row(least, f"of the speed of {name}", min(ratios), "x")
     yield from _cpu_rows(found, load)
