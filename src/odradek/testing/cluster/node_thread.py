@@ -104,8 +104,8 @@ class NodeThread:
             self._living = self._loop.create_task(self._live())
             self._loop.run_forever()
             self._run_out()
-        finally:
             self._loop.close()
+        finally:
             if not self.ready.done():
                 self.ready.set_exception(RuntimeError("the node ended before it was ready"))
             self.is_over.set()
@@ -134,17 +134,23 @@ class NodeThread:
             self._loop.stop()
 
     def _run_out(self) -> None:
-        """Close what is open, and end what is under way."""
+        """Close what is open, and end what is under way, as the end of a process does.
+
+        The loop must not be closed over a connection: what arrives on it meanwhile would be
+        handled without a loop, and uvloop not end.
+        """
         self.node._loop_watch.stop()
         if self._is_killed:
             self._loop.run_until_complete(self.node.server.stop(0))
+        self._dialling.end()
         for _ in range(ROUNDS_MAX):
             tasks = asyncio.all_tasks(self._loop)
-            if not tasks:
+            if not tasks and not self._dialling.is_open:
                 break
             for task in tasks:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+            turn = self._loop.create_task(asyncio.sleep(0))
+            self._loop.run_until_complete(asyncio.wait({*tasks, turn}, timeout=1))
         for workers in self._workers:
             workers.give_up()
 

@@ -272,6 +272,11 @@ class Dialling:
         self._gates: set[Gate] = set()
         self._has_ended = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection that has not come to its end."""
+        return bool(self._gates)
+
     def end(self) -> None:
         """Abort every connection and make no more."""
         self._has_ended = True
@@ -288,8 +293,8 @@ class Dialling:
         if self._has_ended:
             raise ConnectionRefusedError(_KILLED)
         peer = self._wiring.listener(port)
-        if peer is None or peer == self._node_id:
-            return await self._create_connection(make_protocol, host, port, **options)
+        if peer is None:
+            peer = self._node_id  # no way to cut
         await self._wiring.until_connected(self._node_id, peer)
         client = socket.socket()
         client.setblocking(False)
