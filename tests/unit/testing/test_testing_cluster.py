@@ -24,17 +24,14 @@ def cluster(shared: Cluster) -> Iterator[Cluster]:
     shared.mend()
 
 
-def produce(cluster: Cluster, topic: str, values: range, partition: int = 0) -> None:
+def produce(cluster: Cluster, topic: str, values: range, *, is_idempotent: bool = True) -> None:
     """Write with acks=all; return when all is acknowledged."""
-    config = {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True}
-    producer = confluent_kafka.Producer(config)
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": is_idempotent}
+    producer = confluent_kafka.Producer({**config, "acks": "all"})
     failed: list[object] = []
     for value in values:
         producer.produce(
-            topic,
-            b"%d" % value,
-            partition=partition,
-            on_delivery=lambda error, _: failed.append(error),
+            topic, b"%d" % value, partition=0, on_delivery=lambda error, _: failed.append(error)
         )
     assert producer.flush(60) == 0
     assert failed == [None] * len(values)
@@ -107,20 +104,20 @@ def test_a_controller_that_is_cut_off_is_replaced(cluster: Cluster) -> None:
     cluster.wait_until_healthy()
 
 
-def test_a_cut_one_way_holds_back_what_a_follower_asks_for() -> None:
-    # With one controller: on a busy machine the follower could become the active one.
-    with Cluster(nodes=2, topics={"orders": (2, 2)}) as cluster:
-        leader, follower = cluster.controller, cluster[2]
-        partition = 0 if cluster.leader("orders", 0) is leader else 1
-        cluster.cut(follower.id, leader.id, both_ways=False)
+def test_a_cut_one_way_holds_back_what_a_follower_asks_for(cluster: Cluster) -> None:
+    leader = cluster.leader("orders")
+    follower = next(node for node in cluster if node not in (leader, cluster.controller))
+    cluster.cut(follower.id, leader.id, both_ways=False)
 
-        produce(cluster, "orders", range(10), partition)  # once the follower is out of the ISR
-        found = cluster.partition("orders", partition)
-        assert found is not None
-        assert follower.id not in found.isr
-        assert f"cut: {follower.id} to {leader.id}" in cluster.describe()
-        cluster.heal()
-        cluster.wait_until_healthy()
+    # Once the follower is out of the ISR. Not idempotent, since librdkafka may ask the follower for
+    # a producer id, and go on asking, though it does not reach the controller.
+    produce(cluster, "orders", range(10), is_idempotent=False)
+    found = cluster.partition("orders")
+    assert found is not None
+    assert follower.id not in found.isr
+    assert f"cut: {follower.id} to {leader.id}" in cluster.describe()
+    cluster.heal()
+    cluster.wait_until_healthy()
 
 
 def test_a_paused_node_can_be_killed(cluster: Cluster) -> None:

@@ -124,7 +124,7 @@ class Gate(asyncio.Protocol):
         self._wiring = wiring
         self._loop = asyncio.get_running_loop()
         self._held: list[Callable[[], None]] | None = None
-        self._has_ended = False
+        self._is_established = self._has_ended = False
 
     def look_soon(self) -> None:
         """Do as the wiring says; called from any thread."""
@@ -147,10 +147,21 @@ class Gate(asyncio.Protocol):
             event()
 
     def end(self) -> None:
-        """Close the connection, and let nothing in any more: nobody is there."""
+        """Let nothing in any more, and close the connection if it is ``established``."""
         self._has_ended = True
-        if self.transport is not None:
+        if self._is_established:
+            assert self.transport is not None
             self.transport.abort()
+
+    def established(self) -> None:
+        """Note that the loop has done its part: the transport may be closed now.
+
+        uvloop takes the socket for its own only after ``connection_made``. A transport that is
+        closed before leaves a socket that closes its descriptor once more, when it is another's.
+        """
+        self._is_established = True
+        if self._has_ended:
+            self.end()
 
     # What the transport calls.
 
@@ -158,9 +169,7 @@ class Gate(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         if not self._wiring.add_gate(self):
             self._held = []
-        if self._has_ended:  # while the connection was on its way
-            self.transport.abort()
-        else:
+        if not self._has_ended:
             self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -311,6 +320,7 @@ class Dialling:
             client.close()
             self._forget(gate, source)
             raise
+        gate.established()
         if self._has_ended:
             raise ConnectionRefusedError(_KILLED)
         return transport, gate.inner
