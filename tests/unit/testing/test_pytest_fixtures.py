@@ -1,4 +1,7 @@
-"""The fixtures, in the test suites of others: pytest runs inside pytest."""
+"""The fixtures, in the test suites of others: pytest runs pytest.
+
+In a process of its own: one inside this process would leave modules behind that are there twice.
+"""
 
 import pytest
 
@@ -21,7 +24,7 @@ def test_fixtures_share_a_broker_and_have_topics_of_their_own(pytester: pytest.P
             assert {a, b} <= set(odradek_broker.node.broker.image.topics)
         """
     )
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
 def test_a_test_can_have_brokers_of_its_own(pytester: pytest.Pytester) -> None:
@@ -40,7 +43,7 @@ def test_a_test_can_have_brokers_of_its_own(pytester: pytest.Pytester) -> None:
                 assert broker._node is None
         """
     )
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
 def test_configs_come_from_the_ini_file(pytester: pytest.Pytester) -> None:
@@ -63,13 +66,13 @@ def test_configs_come_from_the_ini_file(pytester: pytest.Pytester) -> None:
             assert broker.node.config.fetch_max_bytes == 5000
         """
     )
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
 def test_a_line_that_is_no_config_is_pointed_out(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nodradek_config = num.partitions")
     pytester.makepyfile("def test_it(odradek_broker): pass")
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*odradek_config: 'num.partitions' is not name=value*"])
 
@@ -94,4 +97,4 @@ def test_a_cluster_is_mended_between_tests(pytester: pytest.Pytester) -> None:
             assert own.leader("t").id == 1
         """
     )
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)

@@ -34,4 +34,4 @@ def test_programs_run(program: str) -> None:
 def test_tests_pass(pytester: pytest.Pytester) -> None:
     pytester.makeini(blocks("ini")[0])
     pytester.makepyfile("\n\n".join(TESTS))
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=len(TESTS))
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=len(TESTS))
