@@ -124,7 +124,8 @@ class BrokerLifecycle:
         self._last_refusal = ""
         self._is_duplicate_noted = False
         self._shutdown_begun_ms = 0
-        self._heard_ms = 0
+        self.heard_ms = 0
+        """When a heartbeat was answered last."""
         self._shutdown_wait_ms = SHUTDOWN_FIRST_MS
         self._retry_ms = RETRY_FIRST_MS
         self._events: list[Event] = []
@@ -187,7 +188,7 @@ class BrokerLifecycle:
             self._end(MayStop(granted=False, why="controlled.shutdown.enable is false"))
         else:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-            self._shutdown_begun_ms = self._heard_ms = now_ms
+            self._shutdown_begun_ms = self.heard_ms = now_ms
             self._is_registered = True  # an amendment is of no use any more
             self._send_at_once(now_ms)
 
@@ -297,7 +298,7 @@ class BrokerLifecycle:
     def _on_heartbeat(
         self, request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse, now_ms: int
     ) -> None:
-        self._heard_ms = now_ms
+        self.heard_ms = now_ms
         self._retry_ms = RETRY_FIRST_MS
         for directory_id in request.offline_log_dirs:
             self._offline[directory_id] = self._offline[directory_id]._replace(is_reported=True)
@@ -372,13 +373,13 @@ class BrokerLifecycle:
     @property
     def _shutdown_deadline_ms(self) -> int:
         return min(
-            self._heard_ms + self._settings.shutdown_silence_ms_max,
+            self.heard_ms + self._settings.shutdown_silence_ms_max,
             self._shutdown_begun_ms + self._settings.shutdown_ms_max,
         )
 
     def _give_up_waiting(self, now_ms: int) -> None:
-        if now_ms >= self._heard_ms + self._settings.shutdown_silence_ms_max:
-            why = f"no controller has answered for {now_ms - self._heard_ms} ms"
+        if now_ms >= self.heard_ms + self._settings.shutdown_silence_ms_max:
+            why = f"no controller has answered for {now_ms - self.heard_ms} ms"
             self._end(MayStop(granted=False, why=why))
         elif now_ms >= self._shutdown_begun_ms + self._settings.shutdown_ms_max:
             why = f"no permission to leave in {now_ms - self._shutdown_begun_ms} ms"

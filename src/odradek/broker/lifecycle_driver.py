@@ -87,6 +87,11 @@ class LifecycleDriver:
     def is_fenced(self) -> bool:
         return self._machine.is_fenced
 
+    @property
+    def heard_ms(self) -> int:
+        """When the controller answered a heartbeat last."""
+        return self._machine.heard_ms
+
     # Life.
 
     def start(self) -> None:

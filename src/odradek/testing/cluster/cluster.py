@@ -292,7 +292,20 @@ class Cluster:
         for node in self:
             node.disk.heal()
             node.mend()
+        # The first answer may be to a heartbeat of before. Until the second a node that was silent
+        # may still be fenced for it, and would seem healthy until then.
+        for _ in range(2):
+            self._wait_for_heartbeats(seconds)
         self.wait_until_healthy(seconds)
+
+    def _wait_for_heartbeats(self, seconds: float) -> None:
+        before = {node.id: node.heard_ms for node in self}
+        for node in self:
+            self.wait_for(
+                lambda node=node: node.heard_ms != before[node.id],  # type: ignore[misc]
+                seconds,
+                f"a heartbeat of node {node.id} to be answered",
+            )
 
     # Twins to await.
 

@@ -145,6 +145,11 @@ class ClusterNode:
         assert self._life is not None, "it does not run"
         return self._life.node
 
+    @property
+    def heard_ms(self) -> int:
+        """When the controller answered a heartbeat of it last, by its own clock."""
+        return self.node.broker.lifecycle.heard_ms
+
     # Its life.
 
     def start(self) -> None:
