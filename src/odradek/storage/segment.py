@@ -256,6 +256,8 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self._largest = self._indexed = self._is_index_full = None
+        # The next entry comes a little late. Were it due at once, it could be for position 0.
+        self._bytes_since_index_entry = 0
         if position == 0:
             self._first_timestamp = None
 

@@ -114,6 +114,30 @@ def test_whichever_step_finds_no_space_the_log_goes_on_where_it_was(
     assert refused > 10
 
 
+@pytest.mark.parametrize("kind", ["write", "create", "truncate"])
+def test_whichever_step_finds_no_space_a_follower_goes_on_where_it_was(kind: Kind) -> None:
+    """It appends several batches at once; the space is gone with the first or a later entry."""
+    leader = create_log(T0, new_disk(), FOLDER, LogSettings(CONFIG), now_ms=0, random=Random(0))
+    for number in range(STEPS):
+        append(leader, number)
+    refused = 0
+    for after in range(100):
+        disk = new_disk(after)
+        log = create_log(T0, disk, FOLDER, LogSettings(CONFIG), now_ms=0, random=Random(0))
+        disk.fail(kind, errno.ENOSPC, after=after, times=2)
+        while (end_offset := log.log_end_offset) < leader.log_end_offset:
+            fetched = leader.read(end_offset, bytes_max=500).records
+            before = state(log)
+            try:
+                log.append_as_follower(bytes(fetched), now_ms=0)
+            except OSError:
+                refused += 1
+                assert state(log) == before, after
+            log.update_high_watermark(log.log_end_offset)
+        assert state(log) == state(leader), after
+    assert refused > 10
+
+
 def test_a_smaller_batch_that_fits_after_a_failed_roll_is_not_lost() -> None:
     disk = new_disk()
     log = create_log(T0, disk, FOLDER, LogSettings(CONFIG), now_ms=0, random=Random(0))
