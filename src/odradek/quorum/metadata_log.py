@@ -166,6 +166,7 @@ class MetadataLog:
         return self._append_control(builder, epoch)
 
     def append_leader_change(self, change: AppendLeaderChange) -> list[AppendedVoters]:
+        """Append the first record of a leader; nothing if there is no space for it."""
         message = LeaderChangeMessage(
             version=_LEADER_CHANGE_VERSION,
             leader_id=change.leader_id,
@@ -183,15 +184,18 @@ class MetadataLog:
             # Formatting left them in a snapshot that stands for no log. From now on they are in
             # the log, where a voter finds them that fetches it from the start.
             records.append_to(builder, now_ms)
-        return self._append_control(builder, change.epoch)
+        return self._append_if_space(builder, change.epoch)
 
     def append_voters(self, change: AppendVoters) -> list[AppendedVoters]:
         """Append a record that names the voters; nothing if there is no space for it."""
         builder = BatchBuilder(control=True)
         record = voters_to_record(change.voters)
         append_control(builder, ControlRecordType.KRAFT_VOTERS, record, self._clock.now_ms())
+        return self._append_if_space(builder, change.epoch)
+
+    def _append_if_space(self, builder: BatchBuilder, epoch: int) -> list[AppendedVoters]:
         try:
-            return self._append_control(builder, change.epoch)
+            return self._append_control(builder, epoch)
         except ApiError:
             return []
 

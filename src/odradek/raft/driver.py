@@ -46,7 +46,8 @@ class DriverPorts(Protocol):
         The node then waits a moment before it fetches again.
         """
 
-    def append_leader_change(self, change: AppendLeaderChange) -> Iterable[AppendedVoters]: ...
+    def append_leader_change(self, change: AppendLeaderChange) -> Iterable[AppendedVoters]:
+        """Append the first record of a leader; nothing if there is no space for it."""
 
     def append_voters(self, change: AppendVoters) -> Iterable[AppendedVoters]:
         """Append a record that names the voters; nothing if there is no space for it."""
@@ -169,8 +170,7 @@ class RaftDriver:
             case AppendFetched(records=records):
                 self._append_fetched(records)
             case AppendLeaderChange() as change:
-                self._note_voters(self._ports.append_leader_change(change))
-                self.node.on_appended(self._ports.monotonic_ms())
+                self._append_leader_change(change)
             case AppendVoters() as change:
                 self._append_voters(change)
             case StoreSnapshotPiece() as piece:
@@ -189,6 +189,15 @@ class RaftDriver:
             self.node.on_appended(now_ms)
         else:
             self.node.on_append_refused(now_ms)
+
+    def _append_leader_change(self, change: AppendLeaderChange) -> None:
+        before = self.node.log_end_offset
+        self._note_voters(self._ports.append_leader_change(change))
+        now_ms = self._ports.monotonic_ms()
+        if self.node.log_end_offset > before:
+            self.node.on_appended(now_ms)
+        else:
+            self.node.resign(now_ms)
 
     def _append_voters(self, change: AppendVoters) -> None:
         appended = list(self._ports.append_voters(change))

@@ -95,6 +95,35 @@ def test_a_follower_without_space_goes_on_when_there_is_some() -> None:
     assert follower.failure is None
 
 
+def test_a_new_leader_without_space_leaves_it_to_another() -> None:
+    cluster = QuorumCluster(6)
+    leader = cluster.begin()
+    # The one with the smaller id is the first successor of a leader that resigns.
+    full = next(each for each in cluster.up() if each is not leader)
+    full.disk.fail("write", errno.ENOSPC, path="*.log", times=None)
+    leader.quorum.resign()
+    others = [each for each in cluster.up() if each is not full]
+    cluster.run_until(lambda: any(each.quorum.is_leader for each in others))
+    assert full.quorum.epoch > 2  # the second epoch was its own
+    assert full.failure is None
+    assert full.lost == len(full.leading) == 1
+    full.disk.faults.clear()
+    cluster.wait_loaded(cluster.wait_for_leader().create_topic("orders"))
+
+
+def test_a_voter_that_is_alone_leads_as_soon_as_it_has_space() -> None:
+    cluster = QuorumCluster(7, voters=1)
+    leader = cluster.begin()
+    leader.disk.fail("write", errno.ENOSPC, path="*.log", times=2)
+    epoch = leader.quorum.epoch
+    leader.quorum.resign()
+    cluster.run_until(lambda: leader.quorum.epoch > epoch)
+    assert cluster.wait_for_leader() is leader
+    # Refused twice: each election takes an epoch, and so does each resignation.
+    assert leader.quorum.epoch == epoch + 3 * 2
+    assert leader.failure is None
+
+
 @pytest.mark.parametrize("path", ["*.log", "quorum-state*"])
 def test_a_member_whose_disk_fails_gives_up_and_the_others_go_on(path: str) -> None:
     cluster = QuorumCluster(4)
