@@ -11,7 +11,7 @@ I15  what a machine holds is bounded; no round of its loop does too much
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from odradek.metadata import NO_LEADER, BrokerImage
@@ -22,6 +22,7 @@ from odradek.quorum.metadata_quorum import MetadataQuorum
 from odradek.raft.leader import Leader
 from odradek.raft.messages import ReplicaKey
 from odradek.raft.roles import Resigned
+from odradek.raft.voters import VoterSet
 from tests.simulation.cluster.machine import Machine
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class _Seen:
         self.checked_offset = 0  # committed batches were compared up to here
         self.image: ClusterImage | None = None
         self.leads: tuple[int, int] | None = None  # epoch, and where it began
+        self.voters: VoterSet | None = None
         self.rounds = 0
         self.state: tuple[object, ...] = ()
 
@@ -90,12 +92,17 @@ class Oracle:
             self._check_bounds(machine, quorum)
         raft = quorum.raft
         self._check_changes(machine, quorum)
+        # Records that one set has committed may be followed by another set in the same round.
+        counting = (seen.voters or raft.voters, raft.voters)
+        seen.voters = raft.voters
         state = (raft.hard_state, raft.role, raft.high_watermark, quorum.loaded_offset)
         if state == seen.state:
             return
         seen.state = state
+        led = seen.leads
         self._check_epoch(machine, quorum, seen)
-        self._check_commits(machine, quorum, seen)
+        # What it learned as a follower it may have counted in the round in which it was elected.
+        self._check_commits(machine, quorum, seen, led if led == seen.leads else None, counting)
         self._check_image(machine, quorum, seen)
 
     # I1.
@@ -138,24 +145,37 @@ class Oracle:
             offsets = [each.offset for each in entries[-2:]]
             raise ViolationError(f"{machine.name}: voters change at {offsets} at once")
 
-    def _check_majority(self, machine: Machine, quorum: MetadataQuorum, offset: int) -> None:
+    def _check_majority(
+        self,
+        machine: Machine,
+        quorum: MetadataQuorum,
+        offset: int,
+        counting: Iterable[VoterSet],
+    ) -> None:
         """Check that a majority of the voters have what a leader counts as committed."""
         if not isinstance(quorum.raft.role, Leader | Resigned):
             return
-        voters, machines = quorum.raft.voters, self._cluster.machines.values()
+        machines = self._cluster.machines.values()
         others = {each.quorum.replica_key: each.quorum for each in machines if each.quorum}
         # One that is down, or has lost its disk, may have had it.
-        lacking = [
-            key.id
-            for key in voters.voters
-            if key in others and others[key].log.log_end_offset < offset
-        ]
-        if len(voters.voters) - len(lacking) < voters.majority:
+        behind = {key for key, each in others.items() if each.log.log_end_offset < offset}
+        if all(
+            len(behind & set(each.voters)) > len(each.voters) - each.majority for each in counting
+        ):
+            lacking = sorted(key.id for key in behind)
             raise ViolationError(
-                f"{machine.name} counts {offset} as committed; of {voters.ids} {lacking} lack it"
+                f"{machine.name} counts {offset} as committed; of {quorum.raft.voters.ids}"
+                f" {lacking} lack it"
             )
 
-    def _check_commits(self, machine: Machine, quorum: MetadataQuorum, seen: _Seen) -> None:
+    def _check_commits(
+        self,
+        machine: Machine,
+        quorum: MetadataQuorum,
+        seen: _Seen,
+        leads: tuple[int, int] | None,
+        counting: Iterable[VoterSet],
+    ) -> None:
         high_watermark = quorum.high_watermark or 0
         if high_watermark < seen.high_watermark:
             raise ViolationError(
@@ -163,13 +183,13 @@ class Oracle:
             )
         if high_watermark == seen.high_watermark:
             return
-        if seen.leads is not None and high_watermark <= seen.leads[1]:
+        if leads is not None and high_watermark <= leads[1]:
             raise ViolationError(
-                f"{machine.name} leads from {seen.leads[1]} on and counted {high_watermark} as "
+                f"{machine.name} leads from {leads[1]} on and counted {high_watermark} as "
                 "committed, which is another epoch's"
             )
         if self._cluster.layout.first_voters is not None:
-            self._check_majority(machine, quorum, high_watermark)
+            self._check_majority(machine, quorum, high_watermark, counting)
         seen.high_watermark = high_watermark
         start_offset = quorum.log.log_start_offset
         if start_offset > seen.checked_offset:
