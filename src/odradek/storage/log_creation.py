@@ -34,6 +34,11 @@ class LogCreation:
         draft = draft_partition_metadata(self._disk, folder, topic_id)
         self._drafts.setdefault(directory, []).append(draft)
 
+    def forget(self, directory: LogDirectory, folder: PurePath) -> None:
+        """Make no more of a log that could not be made."""
+        drafts = self._drafts.get(directory, [])
+        drafts[:] = [each for each in drafts if each.parent != folder]
+
     @property
     def is_waiting(self) -> bool:
         """Whether ``run`` will wait for a disk: then it is better done on another thread."""

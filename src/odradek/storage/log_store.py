@@ -251,9 +251,37 @@ class LogStore:
     ) -> Log:
         directory.forget(partition)
         folder = directory.path / name
-        if self._disk.exists(folder):  # somebody put it there since the start
+        self._take_aside(folder, partition)
+        try:
+            log = self._make_log(
+                directory, folder, partition, topic_id, settings, now_ms, log_start_offset
+            )
+        except OSError:
+            # Half a log must not stay: the partition may get a log in another directory, and the
+            # next start would find two.
+            if self._creation is not None:
+                self._creation.forget(directory, folder)
+            with suppress(OSError):
+                self._disk.remove_folder(folder)
+            raise
+        return log
+
+    def _take_aside(self, folder: PurePath, partition: TopicPartition) -> None:
+        """Make room for a folder where one of its name was put since the start."""
+        if self._disk.exists(folder):
             stray = new_folder_name(partition, FolderKind.STRAY, self._random)
             self._disk.rename(folder, folder.with_name(stray))
+
+    def _make_log(
+        self,
+        directory: LogDirectory,
+        folder: PurePath,
+        partition: TopicPartition,
+        topic_id: Uuid | None,
+        settings: LogSettings,
+        now_ms: int,
+        log_start_offset: int,
+    ) -> Log:
         self._disk.make_folder(folder)
         if topic_id is not None and self._creation is not None:
             self._creation.add(directory, folder, topic_id)
@@ -385,7 +413,9 @@ class LogStore:
         current = self._logs.current.get(partition)
         directory = stored.directory
         with directory.guard:
-            stored.log = self._moved(stored, directory.path / folder_name(partition), now_ms)
+            folder = directory.path / folder_name(partition)
+            self._take_aside(folder, partition)
+            stored.log = self._moved(stored, folder, now_ms)
             stored.last_flush_ms = self._monotonic_ms()
             self._disk.sync_folder(directory.path)
         if current is not None:

@@ -436,6 +436,32 @@ def test_a_log_swaps_when_it_may_with_what_came_meanwhile() -> None:
     assert not store.moves.go_on(T0)
 
 
+def test_a_log_moves_where_another_one_could_not_be_made_for_want_of_space() -> None:
+    disk = new_disk()
+    store = open_store(disk)
+    disk.fail("create", errno.ENOSPC, path="/a/t-0/*.index")
+    with store.creating():
+        assert store.create(T0, TOPIC_ID, now_ms=0).folder == B / "t-0"
+    assert not disk.exists(A / "t-0")
+    add(store, 0)
+    tick(store, 1_000)  # there is space again
+    start(store, 0)
+    finish(store)
+    assert (current(store).folder, values(current(store))) == (A / "t-0", numbers(1))
+
+
+def test_a_folder_in_the_way_of_a_move_is_taken_aside() -> None:
+    disk = new_disk()
+    store = store_with(disk, 3)
+    disk.make_folder(B / "t-0")
+    disk.open(B / "t-0" / "mine", create=True).close()
+    start(store)
+    finish(store)
+    assert (current(store).folder, values(current(store))) == (B / "t-0", numbers(3))
+    (aside,) = (each for each in disk.names(B) if each.endswith("-stray"))
+    assert disk.exists(B / aside / "mine")
+
+
 @pytest.mark.parametrize("how", ["the directory fails", "it is deleted", "it goes back"])
 def test_a_move_that_waits_ends_when_it_cannot_go_on(how: str) -> None:
     store = store_with(new_disk(), 20)
