@@ -122,6 +122,8 @@ class ReplicaOracle:
         """The last life of each machine that ended in the middle of a round."""
         self._truths: dict[tuple[Uuid, int], _Truth] = {}
         self._image: ClusterImage | None = None
+        self._registered: dict[int, tuple[int, float]] = {}
+        """The epoch of each broker's registration, and when it was first seen."""
         self.reached: Counter[str] = Counter()
         self.losses: list[str] = []
         """Partitions that lost what was committed, as they were allowed to."""
@@ -463,6 +465,9 @@ class ReplicaOracle:
             return
         before, self._image = self._image, image
         fenced = {each for each, broker in image.brokers.items() if broker.fenced}
+        for each, broker in image.brokers.items():
+            if self._registered.get(each, (None, 0.0))[0] != broker.epoch:
+                self._registered[each] = (broker.epoch, self._cluster.world.now)
         for topic_id, topic in image.topics_by_id.items():
             was = None if before is None else before.topics_by_id.get(topic_id)
             if was is topic and not fenced:
@@ -479,6 +484,14 @@ class ReplicaOracle:
                     self._cluster.say(f"{where} {_describe(partition)}")
                     self._on_change(topic_id, number, old, partition)
 
+    def _is_current(self, broker_id: int) -> bool:
+        """Whether a broker's registration is that of its process.
+
+        One that has lost its power may join an ISR until it registers again, with what it had.
+        """
+        _, since = self._registered[broker_id]
+        return self._cluster.machine_of(broker_id).power_lost_at < since
+
     def _on_change(
         self, topic_id: Uuid, number: int, old: PartitionImage | None, new: PartitionImage
     ) -> None:
@@ -487,10 +500,9 @@ class ReplicaOracle:
             # One that is elected from the ELR joins nothing: it has what it had when it was last in
             # sync, and may have been down for long.
             before = () if old is None else (*old.isr, *old.elr)
+            joined = [each for each in set(new.isr).difference(before) if self._is_current(each)]
             truth = self.truth_of(topic_id, number)
-            truth.joined.update(
-                dict.fromkeys(set(new.isr).difference(before), self._cluster.world.now)
-            )
+            truth.joined.update(dict.fromkeys(joined, self._cluster.world.now))
         if old is None:
             return
         if len(new.isr) < len(old.isr):
