@@ -76,6 +76,8 @@ class _Mirror:
         """The epoch in which it leads, and its high watermark."""
         self.follows: int | None = None
         """The epoch of the leader that it follows."""
+        self.followed_to = 0
+        """Its high watermark as a follower: what a leader before it has committed."""
         self.in_sync = 0
         """How many are in the ISR, as its leader has it from the controller."""
 
@@ -204,6 +206,7 @@ class ReplicaOracle:
         ):
             self._note_end(partition.key.topic, truth, mirror.leads[0])
         if leadership is None:
+            mirror.followed_to = log.high_watermark
             if mirror.leads is not None and log.high_watermark > truth.committed_end:
                 # It committed and resigned in one round: one that was paused catches up so.
                 if mirror.leads[0] < truth.unclean_epoch:
@@ -323,7 +326,10 @@ class ReplicaOracle:
                 self._note_loss(partition)
         elif high_watermark > truth.committed_end:
             least = min(self._cluster.min_isr(partition.key.topic), len(leadership.replicas))
-            if max(in_sync, mirror.in_sync) < least:  # it may just have become less
+            # It may just have become less. Or the leader before it committed that in the round in
+            # which it crashed, with others in sync.
+            is_its_own = high_watermark > mirror.followed_to
+            if is_its_own and max(in_sync, mirror.in_sync) < least:
                 raise ViolationError(
                     f"{where}: {high_watermark} is committed with {in_sync} in sync, and "
                     f"min.insync.replicas are {least}"
