@@ -25,6 +25,14 @@ _SHARD: Final = "unit/coordinator/test_group_shard.py::test_"
 _LISTENERS: Final = "unit/broker/test_listeners.py::test_"
 _CERTIFICATES: Final = "unit/broker/test_listener_certificates.py::test_"
 _TLS: Final = "unit/net/test_net_tls.py::test_"
+_EXCHANGE: Final = "unit/net/sasl/test_net_sasl_exchange.py::test_"
+_BETWEEN_NODES: Final = (
+    "cluster/test_sasl_between_nodes.py::test_nodes_and_clients_prove_who_they_are_and_a_node_dies",
+)
+_SASL_CONFIGS: Final = (
+    "unit/broker/test_listener_authentication.py::"
+    "test_mechanisms_users_and_limits_come_from_the_listeners_configs",
+)
 _PERIODIC: Final = "unit/control/test_periodic.py::test_"
 _ELR: Final = "unit/controller/test_elr.py::test_"
 _LIFE: Final = "unit/broker/test_lifecycle.py::test_"
@@ -431,6 +439,23 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
     "ssl.cipher.suites": (
         f"{_LISTENERS}what_cannot_work_is_refused_with_the_name_to_change",
         f"{_TLS}versions_and_suites_that_were_not_named_are_not_spoken",
+    ),
+    "sasl.enabled.mechanisms": _SASL_CONFIGS,
+    "sasl.jaas.config": _SASL_CONFIGS,
+    "sasl.server.max.receive.size": (
+        *_SASL_CONFIGS,
+        "unit/net/test_net_gate.py::test_frames_are_small_until_the_gate_opens",
+    ),
+    "connection.failed.authentication.delay.ms": (
+        *_SASL_CONFIGS,
+        f"{_EXCHANGE}a_wrong_password_is_answered_late_and_ends_the_connection",
+    ),
+    "inter.broker.listener.name": _BETWEEN_NODES,
+    "sasl.mechanism.inter.broker.protocol": _BETWEEN_NODES,
+    "sasl.mechanism.controller.protocol": _BETWEEN_NODES,
+    "connections.max.reauth.ms": (
+        *_SASL_CONFIGS,
+        f"{_EXCHANGE}a_session_ends_unless_the_client_authenticates_again",
     ),
     "ssl.client.auth": (*_KEYS, f"{_TLS}client_auth"),
     "ssl.keystore.type": _KEYS,

@@ -56,10 +56,12 @@ def compatibility() -> str:
         "and of topic changes can be neither set nor read. Their configs have no effect. "
         "Replication is throttled as in Kafka (clusters.md).",
         "",
-        "Listeners speak PLAINTEXT or SSL. One that should speak SASL is refused at the start, in "
-        "one line; `sasl.*` configs of a node without such a listener have no effect, and the log "
-        "says so. Certificates in PEM are replaced while the node runs, as in Kafka, by "
-        "IncrementalAlterConfigs on `listener.name.<name>.ssl.keystore.*` or `ssl.truststore.*`; "
+        "Listeners speak PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, with PLAIN, SCRAM-SHA-256 and "
+        "SCRAM-SHA-512 ([clusters.md](clusters.md#sasl)); one that names another mechanism is "
+        "refused at the start, in one line. There is no authorizer: a client that has proved who "
+        "it is may do everything. Certificates in PEM are replaced while the node runs, as in "
+        "Kafka, by IncrementalAlterConfigs on `listener.name.<name>.ssl.keystore.*` or "
+        "`ssl.truststore.*`; "
         "other configs of listeners need a restart.",
         "",
         "What the controller refuses has Kafka's code and Kafka's words; "

@@ -81,6 +81,8 @@ HANDLERS: Final = {
     "Produce": "produce",
     "PushTelemetry": "push_telemetry",
     "RemoveRaftVoter": "remove_raft_voter",
+    "SaslAuthenticate": "sasl_authenticate",
+    "SaslHandshake": "sasl_handshake",
     "SyncGroup": "sync_group",
     "TxnOffsetCommit": "txn_offset_commit",
     "UnregisterBroker": "unregister_broker",

@@ -1,8 +1,8 @@
 """What a node listens on and what it tells the controller about it, from its configs.
 
-``listener.security.protocol.map`` says what each listener speaks: PLAINTEXT or SSL; SASL does not
-exist yet, so a listener that should speak it is refused and not opened to all. An ``ssl.`` config
-may be set for one listener alone, by ``listener.name.<name in lower case>.`` before its name.
+``listener.security.protocol.map`` says what each listener speaks: PLAINTEXT or SSL, or either of
+them with SASL before the first request (``listener_authentication``). A config of TLS or SASL may
+be set for one listener alone, by ``listener.name.<name in lower case>.`` before its name.
 
 Certificates and keys are PEM (``ssl.keystore.type=PEM``): the default, JKS, and PKCS12 are formats
 of Java's. The rules about what goes together are Kafka's. Everything is tried out here, so that a
@@ -13,17 +13,21 @@ have none yet.
 
 import socket
 import ssl
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from odradek.core.config import BrokerConfig, SecurityProtocol
+from odradek.core.config import BrokerConfig
 from odradek.core.config.listener_configs import ListenerConfigs
-from odradek.core.config.listeners import sasl_refusal
+from odradek.core.config.listeners import Listener as ConfiguredListener
+from odradek.net.gate import MakeGate
 from odradek.net.server import Listener, ServerLimits, TlsSettings
 from odradek.net.settings import ClientAuth, Pem, TlsSettingsError, TlsVersion
 from odradek.net.tls import server_context
 from odradek.protocol.generated import broker_registration
+
+GatesOf = Callable[[BrokerConfig, str], MakeGate]
+"""Makes the gates of a listener that speaks SASL; ``listener_authentication`` has one."""
 
 _NEVER_MS: Final = 1 << 53
 _CLIENT_AUTH: Final[Mapping[str, ClientAuth]] = {
@@ -34,45 +38,44 @@ _CLIENT_AUTH: Final[Mapping[str, ClientAuth]] = {
 _VERSIONS: Final[Mapping[str, TlsVersion]] = {"TLSv1.2": "TLSv1.2", "TLSv1.3": "TLSv1.3"}
 
 
-def client_listeners(config: BrokerConfig) -> list[Listener]:
+def client_listeners(config: BrokerConfig, gates_of: GatesOf | None = None) -> list[Listener]:
     """Return the listeners that the broker's role opens.
 
     Raises:
         ConfigError: One of them cannot be had; ``name`` is the config to change.
     """
-    return _listeners(config, config.controller_listener_names, is_controllers=False)
+    controllers = config.controller_listener_names
+    return [
+        _listener(config, each, gates_of)
+        for each in config.listeners
+        if each.name not in controllers
+    ]
 
 
-def controller_listeners(config: BrokerConfig) -> list[Listener]:
+def controller_listeners(config: BrokerConfig, gates_of: GatesOf | None = None) -> list[Listener]:
     """Return the listeners that the controller's role opens; none if the node is alone.
 
     Raises:
         ConfigError: One of them cannot be had; ``name`` is the config to change.
     """
-    return _listeners(config, config.controller_listener_names, is_controllers=True)
+    controllers = config.controller_listener_names
+    return [
+        _listener(config, each, gates_of) for each in config.listeners if each.name in controllers
+    ]
 
 
-def _listeners(
-    config: BrokerConfig, controllers: Collection[str], *, is_controllers: bool
-) -> list[Listener]:
-    protocols = config.security_protocols
-    refusal = sasl_refusal(config.listeners, protocols)
-    if refusal is not None:
-        raise refusal
-    listeners = []
-    for each in config.listeners:
-        if (each.name in controllers) is not is_controllers:
-            continue
-        match protocols[each.name]:
-            case SecurityProtocol.PLAINTEXT:
-                listeners.append(Listener(each.name, each.host, each.port))
-            case SecurityProtocol.SSL:
-                tls = tls_settings(config, each.name)
-                try_tls(config, each.name, tls)
-                listeners.append(Listener(each.name, each.host, each.port, "SSL", tls))
-            case other:
-                raise AssertionError(f"{each.name} was to be refused: {other}")
-    return listeners
+def _listener(
+    config: BrokerConfig, configured: ConfiguredListener, gates_of: GatesOf | None
+) -> Listener:
+    name, protocol = configured.name, config.security_protocols[configured.name]
+    tls, make_gate = None, None
+    if protocol.has_tls:
+        tls = tls_settings(config, name)
+        try_tls(config, name, tls)
+    if protocol.has_sasl:
+        assert gates_of is not None, f"{name} would let everybody in"
+        make_gate = gates_of(config, name)
+    return Listener(name, configured.host, configured.port, protocol.value, tls, make_gate)
 
 
 def server_limits(config: BrokerConfig) -> ServerLimits:

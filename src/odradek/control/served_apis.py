@@ -30,6 +30,8 @@ HANDLERS: Final = {
     "ElectLeaders": "elect_leaders",
     "IncrementalAlterConfigs": "incremental_alter_configs",
     "ListPartitionReassignments": "list_partition_reassignments",
+    "SaslAuthenticate": "sasl_authenticate",
+    "SaslHandshake": "sasl_handshake",
     "UnregisterBroker": "unregister_broker",
     "UpdateFeatures": "update_features",
 }

@@ -90,7 +90,8 @@ class Acceptor:
         except OSError:
             incoming.close()  # it has gone already
             return
-        connection = Connection(self._hub, info)
+        make_gate = self.listener.make_gate
+        connection = Connection(self._hub, info, None if make_gate is None else make_gate(info))
         self._hub.admit(connection)
         task = self._loop.create_task(self._establish(incoming, connection))
         self._tasks.add(task)
@@ -131,7 +132,10 @@ class Acceptor:
 
 
 def _context_of(listener: Listener) -> ssl.SSLContext | None:
-    if listener.security_protocol == "PLAINTEXT":
+    is_sasl = listener.security_protocol.startswith("SASL")
+    # One that forgot its gate would let everybody in.
+    assert is_sasl == (listener.make_gate is not None), listener.name
+    if not listener.security_protocol.endswith("SSL"):
         return None
     if listener.tls is None:
         raise ValueError(f"listener {listener.name} speaks SSL and has no certificate")

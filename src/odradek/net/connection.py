@@ -30,6 +30,7 @@ from functools import partial
 from typing import Final, cast
 
 from odradek.core.errors import ApiError, CorruptionError, ErrorCode
+from odradek.net.gate import Gate
 from odradek.net.hub import Hub
 from odradek.net.settings import ConnectionInfo, EventKind
 from odradek.net.tls import principal_of
@@ -56,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "_first",
         "_fitted_ms",
         "_frame_since_ms",
+        "_gate",
         "_heard_ms",
         "_hub",
         "_joins_writes",
@@ -77,9 +79,10 @@ class Connection(asyncio.BufferedProtocol):
         "is_made",
     )
 
-    def __init__(self, hub: Hub, info: ConnectionInfo) -> None:
+    def __init__(self, hub: Hub, info: ConnectionInfo, gate: Gate | None = None) -> None:
         self.info = info
         self._hub = hub
+        self._gate = gate
         self._transport: asyncio.Transport | None = None
         self.is_made = False  # it has, or had, a transport: a TLS handshake comes before
 
@@ -100,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._congested = False
         # Each TLS write is a record of its own with a header and a checksum, so one large write;
         # encryption copies anyway.
-        self._joins_writes = info.security_protocol == "SSL"
+        self._joins_writes = info.security_protocol.endswith("SSL")
 
         self._stopping = False
         self._closing = False  # nothing is handled and nothing more is written
@@ -144,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         reader = self._reader
         if reader is None:
-            reader = self._reader = FrameReader(self._hub.limits.frame_bytes_max)
+            reader = self._reader = FrameReader(self._frame_bytes_max)
         self._space = space = reader.writable()
         return space
 
@@ -212,6 +215,8 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._unread -= _SIZE_BYTES + len(frame)
                 self._frame_since_ms = hub.now_ms
+                if self._gate is not None and not self._pass_gate(self._gate, frame):
+                    continue
                 request = open_request(frame)
                 self._serial = serial = self._serial + 1
                 is_handled = True
@@ -223,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
                 # pile up responses, so each is offered to the socket before the next is made.
                 if self._out_bytes >= out_bytes_max:
                     self._flush()
-                if serial == last_of_turn:
+                if serial >= last_of_turn:
                     self._schedule_turn()
                     break
         except Exception as error:
@@ -237,6 +242,34 @@ class Connection(asyncio.BufferedProtocol):
             self._meet_doom()
         self._flush()
         self._settle()
+
+    @property
+    def _frame_bytes_max(self) -> int:
+        least = None if self._gate is None else self._gate.frame_bytes_max
+        return self._hub.limits.frame_bytes_max if least is None else least
+
+    def _pass_gate(self, gate: Gate, frame: memoryview) -> bool:
+        """Show a frame to the gate; return whether it is for the handler."""
+        verdict = gate.judge(frame)
+        if verdict is None:
+            return True
+        self._serial = serial = self._serial + 1
+        if verdict.refusal is None:
+            assert self._reader is not None
+            self._reader.frame_bytes_max = self._frame_bytes_max
+            self._answer(serial, verdict.reply)
+        else:
+            # It counts as a request that waits for its answer, so nothing behind it is handled.
+            self._overlapped = _NO_API
+            end = partial(self._turn_away, serial, verdict.reply, verdict.refusal)
+            self._hub.call_later(verdict.delay_ms / 1000, end)
+        return False
+
+    def _turn_away(self, serial: int, reply: list[Buffer] | None, refusal: str) -> None:
+        if not self._closing:
+            self._answer(serial, reply)
+            self._flush()
+            self._begin_close(EventKind.REJECTED, refusal)
 
     def _answer(self, serial: int, parts: list[Buffer] | None) -> None:
         if self._closing:

@@ -38,6 +38,7 @@ class Hub:
         "_count_by_host",
         "_on_event",
         "_vacant",
+        "call_later",
         "call_soon",
         "counters",
         "handler",
@@ -53,12 +54,14 @@ class Hub:
         limits: ServerLimits,
         on_event: OnEvent,
         call_soon: Callable[[Callable[[], None]], object],
+        call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self.handler = handler
         self.limits = limits
         self.sweep_ms = limits.sweep_ms
         self.counters = Counters()
         self.call_soon = call_soon
+        self.call_later = call_later
         self.now_ms = 0.0
         # Admitted and not gone, in a handshake or open. A dict for its order: a simulation must
         # sweep and drop them in the same order every time, and a set goes by addresses in memory.

@@ -55,6 +55,10 @@ def _call_soon(callback: Callable[[], None]) -> object:
     return asyncio.get_running_loop().call_soon(callback)
 
 
+def _call_later(seconds: float, callback: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_later(seconds, callback)
+
+
 class Server:
     """Serves a set of listeners with one handler."""
 
@@ -71,7 +75,7 @@ class Server:
         assert len(set(names)) == len(names), f"two listeners of one name: {names}"
         self._listeners = tuple(listeners)
         self._network = network or SocketNetwork()
-        self._hub = Hub(handler, limits or ServerLimits(), on_event, _call_soon)
+        self._hub = Hub(handler, limits or ServerLimits(), on_event, _call_soon, _call_later)
         self._acceptors: list[Acceptor] = []
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._sweeper: asyncio.TimerHandle | None = None

@@ -20,12 +20,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from odradek.protocol.framing import Request
 from odradek.protocol.message import Buffer
 
-SecurityProtocol = Literal["PLAINTEXT", "SSL"]
+if TYPE_CHECKING:
+    from odradek.net.gate import MakeGate
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 ClientAuth = Literal["none", "requested", "required"]
 TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
 Pem = Path | str
@@ -79,13 +82,17 @@ class TlsSettingsError(ValueError):
 
 
 class Listener(NamedTuple):
-    """Where to listen. Port 0 picks a free one; an empty host is every address."""
+    """Where to listen. Port 0 picks a free one; an empty host is every address.
+
+    A listener that speaks SASL has a gate, which each connection has to pass.
+    """
 
     name: str
     host: str
     port: int
     security_protocol: SecurityProtocol = "PLAINTEXT"
     tls: TlsSettings | None = None
+    make_gate: "MakeGate | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,9 @@ from odradek.storage.log_directory import LogDirectory, open_directories
 from odradek.storage.space_reserve import ReservedDisk
 
 if TYPE_CHECKING:
+    from odradek.broker.listener_authentication import Authentication
+    from odradek.metadata.kept_records import ScramCredentials
+    from odradek.net.gate import MakeGate
     from odradek.wire.lane import LaneSettings
 
 STOP_GRACE_MS: Final = 5_000
@@ -82,6 +85,7 @@ class Node(QuorumListener):
         self._controller: ControllerServer | None = None
         self._loop_watch = LoopWatch(self._slices.stalls, self._count_requests)
         self._broker: BrokerServer | None = None
+        self._authentication: Authentication | None = None
 
     @property
     def broker(self) -> BrokerServer:
@@ -130,8 +134,9 @@ class Node(QuorumListener):
 
     def _make_server(self) -> Server:
         config = self.config
-        clients = client_listeners(config) if config.is_broker else []
-        controllers = controller_listeners(config) if config.is_controller else []
+        gates_of = self._gates_of
+        clients = client_listeners(config, gates_of) if config.is_broker else []
+        controllers = controller_listeners(config, gates_of) if config.is_controller else []
         self._certificates = ListenerCertificates(clients)
         return Server(
             [*clients, *controllers],
@@ -140,6 +145,24 @@ class Node(QuorumListener):
             on_event=self._connection_events,
             network=self.ports.network,
         )
+
+    def _gates_of(self, config: BrokerConfig, listener: str) -> "MakeGate":
+        if self._authentication is None:
+            # Most nodes have no listener with SASL.
+            from odradek.broker.listener_authentication import Authentication
+
+            self._authentication = Authentication(
+                self._scram_credentials,
+                now_ms=self.clock.monotonic_ms,
+                secret_bytes=self.ports.secret_bytes,
+            )
+        return self._authentication.gates_of(config, listener)
+
+    def _scram_credentials(self) -> "ScramCredentials":
+        if not self.is_ready:
+            # A user that this node has not heard of yet must not be told that it does not exist.
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "starting or stopping")
+        return self.metadata.image.scram_credentials
 
     async def _start_roles(self) -> None:
         disk = self.ports.disk
@@ -195,7 +218,9 @@ class Node(QuorumListener):
     @property
     def is_alone(self) -> bool:
         """Whether no other node can be part of the cluster: then no disk is waited for at start."""
-        return self.metadata.settings.is_alone and not controller_listeners(self.config)
+        controllers, listeners = self.config.controller_listener_names, self.config.listeners
+        has_listener = any(each.name in controllers for each in listeners)
+        return self.metadata.settings.is_alone and not has_listener
 
     def _wait_elsewhere(self) -> None:
         """Let threads wait for the disk, and let others have turns on the loop, from now on."""

@@ -1,5 +1,7 @@
 """The real ports of a node: the machine's clock, disk, sockets and threads."""
 
+import os
+from collections.abc import Callable
 from random import Random
 
 from odradek.broker.clock import SystemClock
@@ -15,6 +17,7 @@ def real_ports(
     *,
     clock: Clock | None = None,
     random: Random | None = None,
+    secret_bytes: Callable[[int], bytes] | None = None,
     disk: Disk | None = None,
     network: Network | None = None,
 ) -> NodePorts:
@@ -22,6 +25,7 @@ def real_ports(
     return NodePorts(
         clock=clock or SystemClock(),
         random=random or Random(),  # noqa: S311  # ids, jitter; nothing secret
+        secret_bytes=secret_bytes or os.urandom,
         disk=disk or OsDisk(),
         network=network or SocketNetwork(),
         make_workers=WorkThreads,

@@ -32,6 +32,8 @@ MakeWorkers = Callable[[int, str], Workers]
 class NodePorts(NamedTuple):
     clock: Clock
     random: Random
+    """For ids and jitter; what must not be guessed comes from ``secret_bytes``."""
+    secret_bytes: Callable[[int], bytes]
     disk: Disk
     network: Network
     make_workers: MakeWorkers

@@ -50,6 +50,14 @@ class Tls(NamedTuple):
     key: Path | None = None
 
 
+class Sasl(NamedTuple):
+    """How a client proves who it is."""
+
+    mechanism: str
+    username: str
+    password: str
+
+
 class ProduceError(Exception):
     """A record was refused; `code` is Kafka's error code."""
 
@@ -70,9 +78,15 @@ class Client(ABC):
 
     name: str
 
-    def __init__(self, servers: str, tls: Tls | None = None) -> None:
+    def __init__(self, servers: str, tls: Tls | None = None, sasl: Sasl | None = None) -> None:
         self.servers = servers
         self.tls = tls
+        self.sasl = sasl
+
+    @property
+    def security_protocol(self) -> str:
+        plain = "PLAINTEXT" if self.tls is None else "SSL"
+        return plain if self.sasl is None else f"SASL_{plain}"
 
     @abstractmethod
     def create_topic(

@@ -158,12 +158,21 @@ class AioKafka(Client):
         return aiokafka.AIOKafkaConsumer(**self._server(), auto_offset_reset="none", **options)
 
     def _server(self) -> dict[str, Any]:
-        config: dict[str, Any] = {"bootstrap_servers": self.servers}
+        config: dict[str, Any] = {
+            "bootstrap_servers": self.servers,
+            "security_protocol": self.security_protocol,
+        }
+        if self.sasl is not None:
+            config |= {
+                "sasl_mechanism": self.sasl.mechanism,
+                "sasl_plain_username": self.sasl.username,
+                "sasl_plain_password": self.sasl.password,
+            }
         if self.tls is not None:
             context = ssl.create_default_context(cafile=str(self.tls.ca))
             if self.tls.certificate is not None:
                 context.load_cert_chain(self.tls.certificate, self.tls.key)
-            config |= {"security_protocol": "SSL", "ssl_context": context}
+            config["ssl_context"] = context
         return config
 
     @asynccontextmanager

@@ -134,9 +134,18 @@ class Confluent(Client):
         return AdminClient(self._server())
 
     def _server(self) -> dict[str, Any]:
-        config: dict[str, Any] = {"bootstrap.servers": self.servers}
+        config: dict[str, Any] = {
+            "bootstrap.servers": self.servers,
+            "security.protocol": self.security_protocol,
+        }
+        if self.sasl is not None:
+            config |= {
+                "sasl.mechanism": self.sasl.mechanism,
+                "sasl.username": self.sasl.username,
+                "sasl.password": self.sasl.password,
+            }
         if self.tls is not None:
-            config |= {"security.protocol": "SSL", "ssl.ca.location": str(self.tls.ca)}
+            config["ssl.ca.location"] = str(self.tls.ca)
             if self.tls.certificate is not None:
                 config["ssl.certificate.location"] = str(self.tls.certificate)
                 config["ssl.key.location"] = str(self.tls.key)

@@ -117,9 +117,18 @@ class KafkaPython(Client):
         return kafka.KafkaAdminClient(**self._server())
 
     def _server(self) -> dict[str, Any]:
-        config: dict[str, Any] = {"bootstrap_servers": self.servers}
+        config: dict[str, Any] = {
+            "bootstrap_servers": self.servers,
+            "security_protocol": self.security_protocol,
+        }
+        if self.sasl is not None:
+            config |= {
+                "sasl_mechanism": self.sasl.mechanism,
+                "sasl_plain_username": self.sasl.username,
+                "sasl_plain_password": self.sasl.password,
+            }
         if self.tls is not None:
-            config |= {"security_protocol": "SSL", "ssl_cafile": str(self.tls.ca)}
+            config["ssl_cafile"] = str(self.tls.ca)
             if self.tls.certificate is not None:
                 config["ssl_certfile"] = str(self.tls.certificate)
                 config["ssl_keyfile"] = str(self.tls.key)

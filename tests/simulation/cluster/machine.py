@@ -116,8 +116,13 @@ class Machine:
         self.started_at = self.world.now
         self.sim.loop.set_exception_handler(self._on_loop_error)
         random = self.world.random(f"node/{self.name}/{self.lives}")
+        secrets = self.world.random(f"secrets/{self.name}/{self.lives}")
         ports = real_ports(
-            disk=self.disk, clock=self.sim.clock, random=random, network=self.sim.network
+            disk=self.disk,
+            clock=self.sim.clock,
+            random=random,
+            secret_bytes=secrets.randbytes,
+            network=self.sim.network,
         )
         self.is_serving = self.is_stopping = self.is_paused = False
         self.node = self._make_node(self.config, ports)

@@ -37,8 +37,13 @@ class Machine:
     def start_broker(self) -> None:
         self._starts += 1
         random = self.world.random(f"broker/{self.sim.name}/{self._starts}")
+        secrets = self.world.random(f"secrets/{self.sim.name}/{self._starts}")
         ports = real_ports(
-            disk=self.disk, clock=self.sim.clock, random=random, network=self.sim.network
+            disk=self.disk,
+            clock=self.sim.clock,
+            random=random,
+            secret_bytes=secrets.randbytes,
+            network=self.sim.network,
         )
         self.node = Node(self._config, ports)
         self.world.run_until_done(self.sim.spawn(self.node.start()), 60)

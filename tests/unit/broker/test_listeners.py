@@ -76,33 +76,6 @@ def test_each_listener_speaks_what_the_map_says(pki: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
-def test_sasl_is_refused_and_not_opened_to_all(protocol: str) -> None:
-    texts = {
-        "listeners": "A://127.0.0.1:0",
-        "listener.security.protocol.map": f"A:{protocol}",
-        "inter.broker.listener.name": "A",
-    }
-    with pytest.raises(ConfigError, match=f"A should speak {protocol}, and SASL is not supported"):
-        client_listeners(config_of(texts))
-
-
-@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
-@pytest.mark.parametrize("controller", ["", ",CONTROLLER://127.0.0.1:9093"])
-def test_a_node_with_nothing_but_sasl_is_told_that_it_is_not_there_yet(
-    protocol: str, controller: str
-) -> None:
-    texts = {
-        "listeners": f"{protocol}://127.0.0.1:9092{controller}",
-        "controller.listener.names": "CONTROLLER",
-    }
-    plain = protocol.removeprefix("SASL_")
-    todo = rf"SASL is not supported on listeners yet: let it speak {plain} \(listeners={plain}://"
-    with pytest.raises(ConfigError, match=todo) as caught:
-        config_of(texts)
-    assert caught.value.name == "listeners"
-
-
 def test_a_listener_has_its_own_ssl_configs_before_those_of_the_node(pki: Path) -> None:
     own = {
         "listeners": "PLAINTEXT://127.0.0.1:0,Strict://127.0.0.1:0,SSL://127.0.0.1:0",

@@ -11,6 +11,7 @@ from typing import NamedTuple, ParamSpec
 
 from odradek.net.connection import Connection
 from odradek.net.event_loop import new_event_loop
+from odradek.net.gate import Gate
 from odradek.net.hub import Hub
 from odradek.net.server import (
     ConnectionInfo,
@@ -231,19 +232,22 @@ class FakeTransport(asyncio.Transport):
 class Workbench:
     """A connection on a fake transport: the test is its event loop and its clock."""
 
-    def __init__(self, handler: Handler, limits: ServerLimits | None = None) -> None:
+    def __init__(
+        self, handler: Handler, limits: ServerLimits | None = None, gate: Gate | None = None
+    ) -> None:
         self.events: list[Event] = []
         self.due: list[Callable[[], None]] = []
+        self.later: list[tuple[float, Callable[[], None]]] = []
         self.hub = Hub(
             handler,
             limits or ServerLimits(),
             lambda *event: self.events.append(Event(*event)),
             self.due.append,
+            lambda seconds, callback: self.later.append((seconds, callback)),
         )
         self.transport = FakeTransport()
-        self.connection = Connection(
-            self.hub, ConnectionInfo("PLAINTEXT", "PLAINTEXT", "10.0.0.1", 5000, "id")
-        )
+        info = ConnectionInfo("PLAINTEXT", "PLAINTEXT", "10.0.0.1", 5000, "id")
+        self.connection = Connection(self.hub, info, gate)
         self.hub.admit(self.connection)
         self.connection.connection_made(self.transport)
 

@@ -11,7 +11,6 @@ from odradek.core.config.group_protocols import (
     unknown_assignors,
 )
 from odradek.core.config.levels import resolve_topic_values
-from odradek.core.config.listeners import sasl_refusal
 from odradek.core.config.role_rules import Rule, listener_rules, quorum_rules, role_rules
 from odradek.core.config.values import ConfigError, ConfigValue
 
@@ -26,13 +25,7 @@ def check_consistency(config: BrokerConfig) -> None:
     for rule in rules:
         for name, is_kept, message in rule(config):
             if not is_kept:
-                # A listener that speaks SASL breaks other rules by its name; it is what to change.
-                refusal = _sasl_refusal(config) if rule is listener_rules else None
-                raise refusal or ConfigError(message, name=name)
-
-
-def _sasl_refusal(config: BrokerConfig) -> ConfigError | None:
-    return sasl_refusal(config.listeners, config.security_protocols)
+                raise ConfigError(message, name=name)
 
 
 def _connections(config: BrokerConfig) -> Rule:

@@ -35,6 +35,13 @@ class ListenerConfigs:
         own = f"{self._prefix}{mechanism.lower()}.sasl.jaas.config"
         return self._texts.get(own) or self.text("sasl.jaas.config")
 
+    def integer_of(self, mechanism: str, base: str) -> int:
+        """Return a config that a mechanism may have for itself."""
+        own = self._texts.get(f"{self._prefix}{mechanism.lower()}.{base}")
+        value = self._value(base) if own is None else BROKER_CONFIGS[base].parse(own)
+        assert isinstance(value, int), base
+        return value
+
     def _value(self, base: str) -> ConfigValue | None:
         own = self._prefix + base
         if own in self._texts:

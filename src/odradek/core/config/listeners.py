@@ -29,8 +29,13 @@ class SecurityProtocol(StrEnum):
         """Kafka's, as a broker registers it."""
         return tuple(SecurityProtocol).index(self)
 
+    @property
+    def has_tls(self) -> bool:
+        return self.value.endswith("SSL")
 
-_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+    @property
+    def has_sasl(self) -> bool:
+        return self.value.startswith("SASL")
 
 
 class Listener(NamedTuple):
@@ -145,26 +150,3 @@ def complete_protocol_map(
     if names & secured:
         return dict(protocols)
     return {**dict.fromkeys(controllers, SecurityProtocol.PLAINTEXT), **protocols}
-
-
-def sasl_refusal(
-    listeners: Sequence[Listener], protocols: Mapping[str, SecurityProtocol]
-) -> ConfigError | None:
-    """Return why the listeners cannot be opened if one of them is to speak SASL, or None.
-
-    Such a listener must never be opened without it: it would let everybody in.
-    """
-    for listener in listeners:
-        protocol = protocols.get(listener.name)
-        if protocol in _SASL:
-            plain = "PLAINTEXT" if protocol is SecurityProtocol.SASL_PLAINTEXT else "SSL"
-            message = (
-                f"The listener {listener.name} should speak {protocol}, and SASL is not supported "
-                f"on listeners yet: let it speak {plain} (listeners={plain}://"
-                f"{listener.host}:{listener.port}). To know clients by name use SSL with "
-                "ssl.client.auth=required."
-            )
-            is_mapped = listener.name != protocol
-            name = "listener.security.protocol.map" if is_mapped else "listeners"
-            return ConfigError(message, name=name)
-    return None

@@ -65,6 +65,7 @@ class BrokerMachine:
             disk=self._disk,
             clock=self.sim.clock,
             random=self._random(f"node/{self._lives}"),
+            secret_bytes=self._random(f"secrets/{self._lives}").randbytes,
             network=self.sim.network,
         )
         self.node = Node(self._config, ports)

@@ -12,9 +12,9 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from odradek.core.jaas import JaasError, parse_jaas
 from odradek.wire.connection_settings import ConnectionSettings
 from odradek.wire.errors import AuthenticationError, ConfigurationError
-from odradek.wire.sasl.jaas import parse_jaas
 from odradek.wire.sasl.mechanisms import Mechanism, OauthBearer, Plain
 from odradek.wire.sasl.scram import HASHES, Scram
 
@@ -146,7 +146,10 @@ def _token_login(settings: ConnectionSettings) -> Login:
 
 
 def _options(settings: ConnectionSettings, mechanism: str) -> dict[str, str]:
-    module = parse_jaas(settings.text("sasl.jaas.config"))
+    try:
+        module = parse_jaas(settings.text("sasl.jaas.config"))
+    except JaasError as error:
+        raise ConfigurationError(f"sasl.jaas.config {error}") from error
     if module.name != _MODULES[mechanism]:
         raise ConfigurationError(
             f"sasl.jaas.config: {module.name} is not for {mechanism}: {_MODULES[mechanism]} is"

@@ -10,9 +10,9 @@ from odradek.client.consumer import Consumer
 from odradek.client.errors import AuthenticationError, ConfigurationError
 from odradek.client.producer import Producer
 from odradek.client.settings import COMMON, Settings
+from odradek.core.jaas import JaasError, parse_jaas
 from odradek.spark.options import parse_options
 from odradek.spark.sink_options import parse_sink_options
-from odradek.wire.sasl.jaas import parse_jaas
 from odradek.wire.sasl.login import Login, login_from
 from odradek.wire.sasl.mechanisms import OauthBearer
 from odradek.wire.tls import context_from
@@ -76,7 +76,7 @@ def test_javas_way_of_writing_it_is_read() -> None:
     ],
 )
 def test_what_is_no_jaas_is_refused_without_a_quote(text: str) -> None:
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(JaasError) as told:
         parse_jaas(text)
     assert SECRET not in str(told.value)
 

@@ -23,7 +23,7 @@ SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT per-
     Which security protocol each listener name speaks, as NAME:PROTOCOL.
 controller.listener.names LIST - live
     Which listeners serve the controller; a broker uses the first to reach it.
-inter.broker.listener.name STRING -
+inter.broker.listener.name STRING - live
     The listener over which brokers talk to each other.
 security.inter.broker.protocol STRING PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
     The protocol between brokers, where no listener is named for them.
@@ -57,9 +57,9 @@ max.connection.creation.rate INT 2147483647 0.. cluster-wide
     How many connections may be opened in a second.
 connections.max.idle.ms LONG 600000 live
     After how long a silent connection is closed; negative is never.
-connection.failed.authentication.delay.ms INT 100 0..
+connection.failed.authentication.delay.ms INT 100 0.. live
     How long to wait before closing a connection that failed to authenticate.
-connections.max.reauth.ms LONG 0
+connections.max.reauth.ms LONG 0 live
     After how long a client must authenticate again; 0 is never.
 socket.connection.setup.timeout.ms LONG 10000
     How long a connection to another node may take to open.

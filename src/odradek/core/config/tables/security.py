@@ -63,13 +63,13 @@ ssl.allow.dn.changes BOOLEAN false live
     Whether a new key store may carry another distinguished name.
 ssl.allow.san.changes BOOLEAN false live
     Whether a new key store may carry other alternative names.
-sasl.enabled.mechanisms LIST GSSAPI per-broker
-    The SASL mechanisms that clients may use.
-sasl.mechanism.inter.broker.protocol STRING GSSAPI per-broker
+sasl.enabled.mechanisms LIST GSSAPI per-broker live
+    The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.
+sasl.mechanism.inter.broker.protocol STRING GSSAPI per-broker live
     The SASL mechanism between brokers.
-sasl.mechanism.controller.protocol STRING GSSAPI
+sasl.mechanism.controller.protocol STRING GSSAPI live
     The SASL mechanism towards controllers.
-sasl.jaas.config PASSWORD - per-broker
+sasl.jaas.config PASSWORD - per-broker live
     Login settings in JAAS form.
 sasl.client.callback.handler.class CLASS -
     A class for the client's side of SASL; not loaded here.
@@ -79,7 +79,7 @@ sasl.login.callback.handler.class CLASS -
     A class that answers a login's questions; not loaded here.
 sasl.login.class CLASS -
     A class that does the login; not loaded here.
-sasl.server.max.receive.size INT 524288
+sasl.server.max.receive.size INT 524288 live
     The largest SASL message a client may send.
 sasl.kerberos.service.name STRING - per-broker
     The Kerberos name of this service.

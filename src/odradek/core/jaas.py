@@ -1,4 +1,4 @@
-"""``sasl.jaas.config`` as Java's clients have it: a login module, a flag, options, a semicolon.
+"""``sasl.jaas.config`` as in Java: a login module, a flag, options, a semicolon.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
@@ -8,8 +8,6 @@ Errors never quote the text: there is a password in it.
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
-
-from odradek.wire.errors import ConfigurationError
 
 _CHARACTERS_MAX: Final = 65_536
 _ENTRY: Final = re.compile(
@@ -22,6 +20,10 @@ _OPTION: Final = re.compile(
 )
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+class JaasError(ValueError):
+    """A text is not an entry of a JAAS configuration; the message does not quote it."""
 
 
 class LoginModule(NamedTuple):
@@ -37,13 +39,11 @@ def parse_jaas(text: str) -> LoginModule:
     """Read one entry.
 
     Raises:
-        ConfigurationError: It is not one.
+        JaasError: It is not one.
     """
     match = None if len(text) > _CHARACTERS_MAX else _ENTRY.fullmatch(text)
     if match is None:
-        raise ConfigurationError(
-            'sasl.jaas.config is not: LoginModule required name="value" name="value";'
-        )
+        raise JaasError('is not: LoginModule required name="value" name="value";')
     options = {
         found[1]: _value(next(each for each in found.groups()[1:] if each is not None))
         for found in _OPTION.finditer(match[2])
