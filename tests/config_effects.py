@@ -457,6 +457,10 @@ BROKER_EFFECTS: Final[Mapping[str, Tests]] = {
         *_SASL_CONFIGS,
         f"{_EXCHANGE}a_session_ends_unless_the_client_authenticates_again",
     ),
+    "ssl.principal.mapping.rules": (
+        "unit/net/test_principal_mapping.py::test_the_first_rule_that_matches_counts",
+        f"{_LISTENERS}rules_make_the_user_of_a_client_certificate",
+    ),
     "ssl.client.auth": (*_KEYS, f"{_TLS}client_auth"),
     "ssl.keystore.type": _KEYS,
     "ssl.keystore.location": _FILES,

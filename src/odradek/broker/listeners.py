@@ -29,6 +29,7 @@ from odradek.protocol.generated import broker_registration
 GatesOf = Callable[[BrokerConfig, str], MakeGate]
 """Makes the gates of a listener that speaks SASL; ``listener_authentication`` has one."""
 
+_MAPPING_RULES: Final = "ssl.principal.mapping.rules"
 _NEVER_MS: Final = 1 << 53
 _CLIENT_AUTH: Final[Mapping[str, ClientAuth]] = {
     "none": "none",
@@ -75,7 +76,21 @@ def _listener(
     if protocol.has_sasl:
         assert gates_of is not None, f"{name} would let everybody in"
         make_gate = gates_of(config, name)
-    return Listener(name, configured.host, configured.port, protocol.value, tls, make_gate)
+    host, port = configured.host, configured.port
+    name_of = _name_of(ListenerConfigs(config, name)) if protocol.has_tls else None
+    return Listener(name, host, port, protocol.value, tls, name_of, make_gate)
+
+
+def _name_of(configs: ListenerConfigs) -> Callable[[str], str] | None:
+    rules = configs.text(_MAPPING_RULES)
+    if rules in (None, "DEFAULT"):
+        return None
+    from odradek.net.principal_mapping import MappingRulesError, PrincipalMapper
+
+    try:
+        return PrincipalMapper(rules).name_of
+    except MappingRulesError as error:
+        raise configs.refuse(_MAPPING_RULES, str(error)) from error
 
 
 def server_limits(config: BrokerConfig) -> ServerLimits:

@@ -28,6 +28,16 @@ def matcher(pattern: str) -> Matcher:
     Raises:
         PatternError: There is no such pattern.
     """
+    matches: Matcher = compiled(pattern, captures=False).fullmatch
+    return matches
+
+
+def compiled(pattern: str, *, captures: bool = True) -> Any:
+    """Return a pattern with the methods that those of ``re`` have.
+
+    Raises:
+        PatternError: There is no such pattern.
+    """
     # Imported with the first pattern: most nodes never see one.
     import re2  # type: ignore[import-untyped]
 
@@ -36,12 +46,10 @@ def matcher(pattern: str) -> Matcher:
     options = re2.Options()
     options.log_errors = False  # it would write to stderr
     options.max_mem = PATTERN_MEMORY_BYTES_MAX
-    options.never_capture = True
+    options.never_capture = not captures
     try:
-        compiled: Any = re2.compile(pattern, options)
+        return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise PatternError(text) from None
-    matches: Matcher = compiled.fullmatch
-    return matches

@@ -91,7 +91,8 @@ class Acceptor:
             incoming.close()  # it has gone already
             return
         make_gate = self.listener.make_gate
-        connection = Connection(self._hub, info, None if make_gate is None else make_gate(info))
+        gate = None if make_gate is None else make_gate(info)
+        connection = Connection(self._hub, info, gate, self.listener.name_of)
         self._hub.admit(connection)
         task = self._loop.create_task(self._establish(incoming, connection))
         self._tasks.add(task)

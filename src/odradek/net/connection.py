@@ -26,6 +26,7 @@ handlers have no bound.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
@@ -61,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         "_heard_ms",
         "_hub",
         "_joins_writes",
+        "_name_of",
         "_out",
         "_out_bytes",
         "_overlapped",
@@ -79,10 +81,17 @@ class Connection(asyncio.BufferedProtocol):
         "is_made",
     )
 
-    def __init__(self, hub: Hub, info: ConnectionInfo, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        info: ConnectionInfo,
+        gate: Gate | None = None,
+        name_of: Callable[[str], str] | None = None,
+    ) -> None:
         self.info = info
         self._hub = hub
         self._gate = gate
+        self._name_of = name_of
         self._transport: asyncio.Transport | None = None
         self.is_made = False  # it has, or had, a transport: a TLS handshake comes before
 
@@ -129,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
     def _identify(self, transport: asyncio.BaseTransport) -> None:
         """Take the peer's name from its certificate, before its first request."""
         try:
-            self.info.principal = principal_of(transport)
+            self.info.principal = principal_of(transport, self._name_of)
         except CorruptionError as error:  # it must not pass as somebody without a certificate
             self._begin_close(EventKind.REJECTED, f"client certificate: {error}")
 

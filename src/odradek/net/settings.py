@@ -92,6 +92,8 @@ class Listener(NamedTuple):
     port: int
     security_protocol: SecurityProtocol = "PLAINTEXT"
     tls: TlsSettings | None = None
+    name_of: Callable[[str], str] | None = None
+    """From the subject of a client's certificate to a user; None: the subject is the name."""
     make_gate: "MakeGate | None" = None
 
 

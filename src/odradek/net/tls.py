@@ -10,7 +10,7 @@ import asyncio
 import re
 import ssl
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -94,15 +94,20 @@ def identity_of(settings: TlsSettings) -> CertificateIdentity:
     raise CorruptionError(f"no certificate {_shown(pem)}")
 
 
-def principal_of(transport: asyncio.BaseTransport) -> str:
-    """Return who is at the other end: the subject of the certificate that was shown, if one was.
+def principal_of(
+    transport: asyncio.BaseTransport, name_of: Callable[[str], str] | None = None
+) -> str:
+    """Return who is at the other end, by the subject of the certificate that was shown, if any.
 
     Raises:
-        CorruptionError: The certificate cannot be read.
+        CorruptionError: The certificate cannot be read, or ``name_of`` knows no name for it.
     """
     peer = transport.get_extra_info("ssl_object")
     certificate = None if peer is None else peer.getpeercert(binary_form=True)
-    return ANONYMOUS if certificate is None else f"User:{subject_of(certificate)}"
+    if certificate is None:
+        return ANONYMOUS
+    subject = subject_of(certificate)
+    return f"User:{subject if name_of is None else name_of(subject)}"
 
 
 # Certificates.

@@ -207,3 +207,16 @@ def test_a_listener_that_is_not_open_is_not_registered() -> None:
     )
     told = registered_listeners(config, {"PLAINTEXT": ("127.0.0.1", 5)})
     assert [each.name for each in told] == ["PLAINTEXT"]
+
+
+def test_rules_make_the_user_of_a_client_certificate(pki: Path) -> None:
+    rules = "RULE:^CN=([^,]*).*$/$1/L"
+    name = "listener.name.ssl.ssl.principal.mapping.rules"
+    plain, tls = client_listeners(config_of({**BOTH, **files(pki), name: rules}))
+    assert plain.name_of is None
+    assert tls.name_of is not None
+    assert tls.name_of("CN=Ann,O=Example") == "ann"
+    (_, without) = client_listeners(config_of({**BOTH, **files(pki)}))
+    assert without.name_of is None
+    with pytest.raises(ConfigError, match=f"{name}: 'RULE' is no rule"):
+        client_listeners(config_of({**BOTH, **files(pki), name: "RULE"}))

@@ -47,7 +47,7 @@ ssl.truststore.certificates PASSWORD - per-broker live
     The trusted certificates themselves, as PEM.
 ssl.endpoint.identification.algorithm STRING https per-broker
     How the name in a certificate is checked; empty is not at all.
-ssl.principal.mapping.rules STRING DEFAULT
+ssl.principal.mapping.rules STRING DEFAULT live
     How the name in a client's certificate becomes a user name.
 ssl.keymanager.algorithm STRING SunX509 per-broker
     A name of Java's TLS library, taken and ignored.
