@@ -1,82 +1,21 @@
-"""What ``odradek local status`` shows of a cluster, of any Kafka: asked of its brokers, as lines.
-
-Brokers are asked with Metadata, DescribeCluster, DescribeQuorum, DescribeLogDirs and
-ListPartitionReassignments only. What one of them does not answer (an older Kafka, a node that is
-down) is a dash.
-"""
+"""What ``odradek local status`` prints of a cluster: tables, counts and findings; or JSON."""
 
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from odradek.cli.tables import MISSING, aligned
-from odradek.client.admin.admin import Admin
+from odradek.cli.cluster_facts import MIN_ISR, ClusterStatus, LocalProcess, is_lagging
+from odradek.cli.findings import Finding, count, partition_names
+from odradek.cli.tables import MISSING, aligned, camel_case, json_partition
 from odradek.client.admin.brokers import BrokerDescription, QuorumInfo
-from odradek.client.admin.configs import ConfigResource
-from odradek.client.admin.partitions import Reassignment
-from odradek.client.admin.topics import PartitionDescription
-from odradek.client.errors import KafkaError
-from odradek.core.ids import TopicPartition
 
-NO_LEADER: Final = -1
-NAMED_MAX: Final = 3
-"""Partitions that are named where there are more of a kind."""
-_MIN_ISR: Final = "min.insync.replicas"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNIT: Final = 1024
 
-T = TypeVar("T")
 
-
-class ClusterStatus(NamedTuple):
-    cluster_id: str
-    brokers: tuple[BrokerDescription, ...]
-    quorum: QuorumInfo | None
-    partitions: Mapping[TopicPartition, PartitionDescription]
-    min_isr: Mapping[str, int]
-    """Of topics with a replica that is not in sync."""
-    moves: Mapping[TopicPartition, Reassignment]
-    disk_bytes: Mapping[int, int]
-
-
-class LocalProcess(NamedTuple):
-    """A node that the supervisor knows."""
-
-    id: int
-    roles: str
-    state: str
-    pid: int | None
-    listener: str
-    rack: str | None
-
-
-async def ask_status(admin: Admin) -> ClusterStatus:
-    described = await _or_none(admin.describe_cluster(include_fenced_brokers=True))
-    if described is None:  # before KIP-1073
-        described = await admin.describe_cluster()
-    names = [each.name for each in await admin.list_topics(include_internal=True)]
-    topics = await admin.describe_topics(names) if names else {}
-    partitions = {
-        TopicPartition(topic.value.name, each.partition): each
-        for topic in topics.values()
-        if topic.value is not None
-        for each in topic.value.partitions
-    }
-    lagging = sorted({key.topic for key, each in partitions.items() if _is_lagging(each)})
-    return ClusterStatus(
-        described.cluster_id,
-        described.brokers,
-        await _or_none(admin.describe_quorum()),
-        partitions,
-        await _min_isr(admin, lagging),
-        await _or_none(admin.list_partition_reassignments()) or {},
-        await _disk_bytes(
-            admin, [each.node_id for each in described.brokers if not each.is_fenced]
-        ),
-    )
-
-
-def status_lines(status: ClusterStatus, processes: Sequence[LocalProcess] = ()) -> list[str]:
+def status_lines(
+    status: ClusterStatus, findings: Sequence[Finding], processes: Sequence[LocalProcess] = ()
+) -> list[str]:
     """Return all of it: the quorum, a row for each node, partitions, and what is wrong."""
     return [
         *_quorum_lines(status),
@@ -85,7 +24,8 @@ def status_lines(status: ClusterStatus, processes: Sequence[LocalProcess] = ()) 
         "",
         *_partition_lines(status),
         *_move_lines(status),
-        *_explanations(status, processes),
+        *([""] if findings else []),
+        *(each.sentence for each in findings),
     ]
 
 
@@ -168,14 +108,14 @@ def _partition_lines(status: ClusterStatus) -> list[str]:
     if not found:
         return ["no topics yet"]
     topics = len({key.topic for key in status.partitions})
-    offline = [each for each in found if each.leader == NO_LEADER]
-    lagging = [each for each in found if _is_lagging(each)]
-    short = _under_min_isr(status)
-    line = f"{_count(len(found), 'partition')} of {_count(topics, 'topic')}"
+    offline = status.leaderless
+    lagging = [each for each in found if is_lagging(each)]
+    short = status.under_min_isr
+    line = f"{count(len(found), 'partition')} of {count(topics, 'topic')}"
     if not offline and not lagging:
         return [f"{line}: all replicas in sync"]
     return [
-        f"{line}: {len(lagging)} under-replicated, {len(short)} under {_MIN_ISR},"
+        f"{line}: {len(lagging)} under-replicated, {len(short)} under {MIN_ISR},"
         f" {len(offline)} without a leader"
     ]
 
@@ -183,64 +123,45 @@ def _partition_lines(status: ClusterStatus) -> list[str]:
 def _move_lines(status: ClusterStatus) -> list[str]:
     if not status.moves:
         return []
-    return [f"{_count(len(status.moves), 'partition')} moving: {_named(status.moves)}"]
+    return [f"{count(len(status.moves), 'partition')} moving: {partition_names(status.moves)}"]
 
 
-def _explanations(status: ClusterStatus, processes: Sequence[LocalProcess]) -> list[str]:
-    lines = []
-    leaderless = [key for key, each in status.partitions.items() if each.leader == NO_LEADER]
-    if leaderless:
-        wanted = sorted({node for key in leaderless for node in _may_lead(status.partitions[key])})
-        nodes = " or ".join(map(str, wanted))
-        lines.append(
-            f"{_named(leaderless)} cannot be read or written: the last replicas in sync are on"
-            f" node {nodes}, which must come back"
-        )
-    short = [key for key in _under_min_isr(status) if key not in leaderless]
-    if short:
-        needed = " or ".join(map(str, sorted({status.min_isr.get(key.topic, 1) for key in short})))
-        lines.append(
-            f"{_named(short)} takes no records with acks=all: {needed} replicas must be in sync"
-            f" ({_MIN_ISR})"
-        )
-    ended = [each.id for each in processes if each.state in ("died", "stopped")]
-    for node_id in ended:
-        lines.append(f"node {node_id} does not run: `odradek local restart {node_id}` starts it")
-    paused = [each.id for each in processes if each.state == "paused"]
-    for node_id in paused:
-        lines.append(f"node {node_id} is paused: `odradek local resume {node_id}`")
-    return ["", *lines] if lines else []
-
-
-def _may_lead(partition: PartitionDescription) -> set[int]:
-    known = {
-        *partition.isr,
-        *(partition.eligible_leader_replicas or ()),
-        *(partition.last_known_elr or ()),
+def status_json(
+    status: ClusterStatus, findings: Sequence[Finding], processes: Sequence[LocalProcess] = ()
+) -> dict[str, object]:
+    """Return the same for programs; a node has the columns of the table."""
+    quorum = status.quorum
+    return {
+        "clusterId": status.cluster_id,
+        "controllerId": None if quorum is None else quorum.leader_id,
+        "nodes": _json_nodes(status, processes),
+        "partitions": len(status.partitions),
+        "withoutLeader": [json_partition(each) for each in status.leaderless],
+        "underMinIsr": [json_partition(each) for each in status.under_min_isr],
+        "findings": [
+            {
+                "state": each.state,
+                "sentence": each.sentence,
+                "partitions": [json_partition(key) for key in each.partitions],
+                "nodes": each.nodes,
+            }
+            for each in findings
+        ],
     }
-    return known or set(partition.replicas)
 
 
-def _under_min_isr(status: ClusterStatus) -> list[TopicPartition]:
-    return [
-        key
-        for key, each in status.partitions.items()
-        if len(each.isr) < min(status.min_isr.get(key.topic, 1), len(each.replicas))
-    ]
-
-
-def _is_lagging(partition: PartitionDescription) -> bool:
-    return set(partition.replicas) != set(partition.isr)
-
-
-def _named(partitions: Iterable[TopicPartition]) -> str:
-    names = [str(each) for each in sorted(partitions)]
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _json_nodes(
+    status: ClusterStatus, processes: Sequence[LocalProcess]
+) -> list[dict[str, object]]:
+    header, *rows = _node_rows(status, processes)
+    names = [camel_case(str(column).replace(" ", "_")) for column in header]
+    nodes = []
+    for row in rows:
+        cells = [None if cell == MISSING else cell for cell in row]
+        node = dict(zip(names, cells, strict=True))
+        del node["disk"]
+        nodes.append({**node, "diskBytes": status.disk_bytes.get(int(str(row[0])))})
+    return nodes
 
 
 def shown_bytes(count: float) -> str:
@@ -249,35 +170,3 @@ def shown_bytes(count: float) -> str:
             break
         count /= _UNIT
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-
-
-async def _min_isr(admin: Admin, topics: Sequence[str]) -> dict[str, int]:
-    if not topics:
-        return {}
-    resources = [ConfigResource.topic(name) for name in topics]
-    answers = await admin.describe_configs(resources, names=[_MIN_ISR])
-    return {
-        resource.name: int(answer.value[_MIN_ISR].value or 1)
-        for resource, answer in answers.items()
-        if answer.value is not None and _MIN_ISR in answer.value
-    }
-
-
-async def _disk_bytes(admin: Admin, brokers: Sequence[int]) -> dict[int, int]:
-    answers = await admin.describe_log_dirs(brokers) if brokers else {}
-    return {
-        node_id: sum(
-            replica.size_bytes
-            for directory in answer.value.values()
-            for replica in directory.replicas.values()
-        )
-        for node_id, answer in answers.items()
-        if answer.value is not None
-    }
-
-
-async def _or_none(work: Awaitable[T]) -> T | None:
-    try:
-        return await work
-    except KafkaError:
-        return None

@@ -1,23 +1,13 @@
 """``odradek local``: looks at the cluster that ``odradek up`` runs, and disturbs it on purpose."""
 
-import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
-from odradek.cli.local_options import LocalTool, folder_option, open_folder
+from odradek.cli.local_options import LocalTool, dir_argument, folder_option, open_folder
 from odradek.cli.tool_options import Server, ToolGroup, server_options
-
-if TYPE_CHECKING:
-    from odradek.cli.cluster_status import LocalProcess
-    from odradek.local.layout import Layout
-
-
-_PATIENCE: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "3000"}
-"""A cluster that is being disturbed has brokers that do not answer."""
-
+from odradek.client.settings import SERVERS
 
 WATCH_LINES: Final = 10
 
@@ -34,54 +24,31 @@ def local() -> None:
 @local.command()
 @folder_option
 @server_options(required=False)
-def status(path: Path, server: Server | None) -> None:
-    """Show the nodes, the quorum and the partitions: of the local cluster, or of any Kafka."""
-    from odradek.cli.cluster_status import ask_status, process_lines, status_lines
-    from odradek.client.admin.admin import SETTINGS, Admin
-    from odradek.client.errors import KafkaTimeoutError
-    from odradek.client.settings import as_settings
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(0),
+    default=0,
+    metavar="SECONDS",
+    help="Look at the ISRs for so long first: names replicas that leave them and rejoin.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(path: Path, server: Server | None, seconds: float, as_json: bool) -> None:
+    """Show the nodes, the quorum and the partitions, and say what is wrong and what to do.
+
+    Of the local cluster, or of any Kafka with --bootstrap-server.
+    """
+    from odradek.cli.status_report import LocalView, report_status
+
+    if server is not None:
+        report_status(server, None, seconds=seconds, as_json=as_json)
+        return
     from odradek.local.commands import ask_supervisor
 
-    processes: list[LocalProcess] = []
-    if server is None:
-        folder = open_folder(path)
-        answer = ask_supervisor(folder, {"command": "processes"}, click.echo)
-        processes = _processes(folder.existing(), answer["nodes"])
-        if answer["cuts"]:
-            click.echo(f"cut: {answer['cuts']} (`odradek local heal` undoes it)")
-        server = Server({"bootstrap.servers": answer["bootstrap"]})
-    settings = as_settings({**_PATIENCE, **server.known(SETTINGS)})
-
-    async def show() -> None:
-        async with Admin(settings) as admin:
-            found = await ask_status(admin)
-        for line in status_lines(found, processes):
-            click.echo(line)
-
-    try:
-        asyncio.run(show())
-    except KafkaTimeoutError:
-        if not processes:
-            raise
-        click.echo("no broker answers\n")
-        for line in process_lines(processes):
-            click.echo(line)
-
-
-def _processes(layout: "Layout", states: Mapping[str, Any]) -> "list[LocalProcess]":
-    from odradek.cli.cluster_status import LocalProcess
-
-    return [
-        LocalProcess(
-            node.id,
-            ",".join(node.roles),
-            states[str(node.id)]["state"],
-            states[str(node.id)]["pid"],
-            node.address or node.controller_address or "-",
-            node.rack,
-        )
-        for node in layout.nodes
-    ]
+    folder = open_folder(path)
+    answer = ask_supervisor(folder, {"command": "processes"}, click.echo)
+    view = LocalView.of(folder.existing(), answer, dir_argument(path))
+    report_status(Server({SERVERS: answer["bootstrap"]}), view, seconds=seconds, as_json=as_json)
 
 
 node_argument = click.argument("node", type=int, metavar="N")

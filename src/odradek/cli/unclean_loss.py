@@ -84,7 +84,7 @@ def describe_loss(key: TopicPartition, before: Leaderless, leader: int) -> str:
     if before.ends[longest] > end:
         count = before.ends[longest] - end
         parts.append(f"{count} records or more are lost, which broker {longest} has")
-    absent = [each for each in _last_in_sync(before.partition) if each not in before.ends]
+    absent = [each for each in last_in_sync(before.partition) if each not in before.ends]
     if absent:
         is_one = len(absent) == 1
         names = ", ".join(map(str, absent))
@@ -98,7 +98,36 @@ def describe_loss(key: TopicPartition, before: Leaderless, leader: int) -> str:
     return "; ".join(parts)
 
 
-def _last_in_sync(partition: PartitionDescription) -> list[int]:
+def expected_loss(
+    ends: Mapping[TopicPartition, Mapping[int, int]],
+    last: Mapping[TopicPartition, Collection[int]],
+    leader: int,
+) -> str:
+    """Say what would be lost if a replica led that is not known to have all.
+
+    Args:
+        ends: Where the logs end, of the replicas that answer.
+        last: The replicas that were in sync last.
+        leader: The one that would lead.
+    """
+    known = [each for each in ends.values() if leader in each]
+    if len(known) < len(ends):
+        return f"loses what node {leader} lacks: it did not report where its log ends"
+    lost = sum(max(each.values()) - each[leader] for each in known)
+    absent = sorted(
+        {node for key, nodes in last.items() for node in nodes if node not in ends[key]}
+    )
+    parts = [f"{lost:,} records that another replica has"] if lost else []
+    if absent:
+        names = f"{'node' if len(absent) == 1 else 'nodes'} {', '.join(map(str, absent))}"
+        has = "has" if len(absent) == 1 else "have"
+        behind = f"from offset {max(known[0].values())} on" if len(known) == 1 else "alone"
+        parts.append(f"what {names} {has} {behind}")
+    return f"loses {' and '.join(parts) or 'nothing that another replica has'}"
+
+
+def last_in_sync(partition: PartitionDescription) -> list[int]:
+    """Return the replicas that had all committed records, or may have had."""
     known = (
         *partition.isr,
         *(partition.eligible_leader_replicas or ()),

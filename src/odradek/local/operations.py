@@ -25,6 +25,8 @@ SETTLE_SECONDS_MAX: Final = 15
 ACK_SECONDS_MAX: Final = 2
 IN_SYNC_SECONDS_MAX: Final = 300
 POLL_SECONDS: Final = 0.02
+FLAPPING_MAX: Final = 100
+"""Partitions of a node that are told: the answer is one line."""
 
 
 async def processes(supervisor: "Supervisor", _: Request, __: Say) -> Mapping[str, Any]:
@@ -36,6 +38,15 @@ async def processes(supervisor: "Supervisor", _: Request, __: Say) -> Mapping[st
     return {
         "nodes": states,
         "cuts": shown_cuts(supervisor.cuts),
+        "flapping": [
+            {
+                "node": each.broker_id,
+                "partitions": each.partitions[:FLAPPING_MAX],
+                "times": each.times,
+                "span_ms": each.span_ms,
+            }
+            for each in supervisor.watch.flapping
+        ],
         # The first one is the least cut off.
         "bootstrap": askable[0] if askable else supervisor.layout.bootstrap_servers,
     }

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from odradek.core.ids import TopicPartition
+from odradek.replication.isr_flaps import IsrFlaps
 
 NO_LEADER: Final = -1
 NO_CONTROLLER: Final = -1
@@ -52,6 +53,7 @@ class Story:
         self.view: ClusterView | None = None
         self.awaited_acks: dict[TopicPartition, PartitionView] = {}
         """Partitions with new leaders, until one of them has acknowledged a record."""
+        self.flaps = IsrFlaps()
         self._began_ms: int | None = None
         self._down: set[int] = set()
         """Nodes that were taken away and are not gone for the cluster yet."""
@@ -89,6 +91,7 @@ class Story:
             self._served |= view.unfenced
             self._was_lagging = bool(view.lagging)
             return []
+        self._note_isrs(before, view, now_ms)
         texts = []
         if view.controller not in (before.controller, NO_CONTROLLER):
             texts.append(f"node {view.controller} is the active controller")
@@ -113,6 +116,12 @@ class Story:
         after_ms = self._since(now_ms)
         seconds = "" if after_ms is None else f" after {after_ms / 1000:.2f} s"
         return Effect(after_ms, f"first ack of a new leader{seconds}")
+
+    def _note_isrs(self, before: ClusterView, view: ClusterView, now_ms: int) -> None:
+        for key, each in view.partitions.items():
+            known = before.partitions.get(key)
+            if known is not None and known.isr != each.isr:
+                self.flaps.on_isr(key, known.isr, each.isr, now_ms)
 
     def _note_leaders(self, before: ClusterView, view: ClusterView, now_ms: int) -> list[Effect]:
         changed = [

@@ -38,6 +38,7 @@ from odradek.protocol.generated.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from odradek.protocol.message import Message
+from odradek.replication.isr_flaps import Flapping
 from odradek.wire.connection import Connection
 
 CLIENT_ID: Final = "odradek-local"
@@ -72,6 +73,11 @@ class Watch:
     def on_down(self, nodes: Iterable[int]) -> None:
         self.story.on_down(nodes, self._clock.monotonic_ms())
         self._look_closely()
+
+    @property
+    def flapping(self) -> list[Flapping]:
+        """Brokers whose replicas leave ISRs and rejoin them, as far as looks have shown it."""
+        return self.story.flaps.find(self._clock.monotonic_ms())
 
     def on_back(self, nodes: Iterable[int]) -> None:
         self.story.on_back(nodes, self._clock.monotonic_ms())

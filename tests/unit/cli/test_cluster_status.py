@@ -1,12 +1,11 @@
 """The lines of `odradek local status`, from what brokers and the supervisor answered."""
 
-from odradek.cli.cluster_status import (
-    ClusterStatus,
-    LocalProcess,
-    process_lines,
-    shown_bytes,
-    status_lines,
-)
+import json
+
+from odradek.cli.broker_reach import Reach
+from odradek.cli.cluster_facts import ClusterStatus, LocalProcess
+from odradek.cli.cluster_status import process_lines, shown_bytes, status_json, status_lines
+from odradek.cli.explanations import explain
 from odradek.client.admin.brokers import BrokerDescription, QuorumInfo, QuorumReplica
 from odradek.client.admin.partitions import Reassignment
 from odradek.client.admin.topics import PartitionDescription
@@ -33,6 +32,7 @@ def status(
         {"t": 2},
         moves or {},
         {1: 2048, 3: 0},
+        reach={2: Reach.REFUSED},
     )
 
 
@@ -41,7 +41,7 @@ def partition(index: int, leader: int, isr: tuple[int, ...]) -> PartitionDescrip
 
 
 def test_a_cluster_in_order_is_a_table_and_one_line() -> None:
-    lines = status_lines(status(partition(0, 1, (1, 2, 3)), partition(1, 3, (1, 2, 3))))
+    lines = status_lines(status(partition(0, 1, (1, 2, 3)), partition(1, 3, (1, 2, 3))), ())
     assert lines[0] == (
         "cluster an-id, active controller 3 (epoch 7, voters 1, 3, metadata offset 900)"
     )
@@ -53,7 +53,7 @@ def test_a_cluster_in_order_is_a_table_and_one_line() -> None:
     assert lines[7:] == ["2 partitions of 1 topic: all replicas in sync"]
 
 
-def test_what_is_wrong_is_said_with_what_to_do() -> None:
+def test_what_is_wrong_is_said_below_the_counts() -> None:
     move = Reassignment((1, 2, 3), (3,), ())
     found = status(
         partition(0, -1, (2,)),
@@ -66,28 +66,50 @@ def test_what_is_wrong_is_said_with_what_to_do() -> None:
         LocalProcess(2, "broker", "died", None, "127.0.0.1:9093", None),
         LocalProcess(3, "broker", "paused", 13, "127.0.0.1:9094", None),
     ]
-    lines = status_lines(found, processes)
-    assert lines[7:] == [
+    findings = explain(found, processes)
+    lines = status_lines(found, findings, processes)
+    assert lines[7:10] == [
         "3 partitions of 1 topic: 3 under-replicated, 2 under min.insync.replicas,"
         " 1 without a leader",
         "1 partition moving: t-2",
         "",
-        "t-0 cannot be read or written: the last replicas in sync are on node 2, which must come"
-        " back",
-        "t-1 takes no records with acks=all: 2 replicas must be in sync (min.insync.replicas)",
-        "node 2 does not run: `odradek local restart 2` starts it",
-        "node 3 is paused: `odradek local resume 3`",
     ]
+    assert lines[10:] == [each.sentence for each in findings]
     assert [line.split()[2] for line in lines[3:6]] == ["running", "died", "paused"]
 
 
-def test_many_partitions_are_counted_and_the_first_are_named() -> None:
-    lines = status_lines(status(*(partition(index, -1, (2,)) for index in range(5))))
-    assert lines[-1].startswith("t-0, t-1, t-2 and 2 more cannot be read or written")
+def test_json_has_the_table_and_the_findings() -> None:
+    found = status(partition(0, -1, (2,)), partition(1, 1, (1, 2, 3)))
+    findings = explain(found)
+    shown = json.loads(json.dumps(status_json(found, findings)))
+    assert shown["nodes"][1] == {
+        "node": 2,
+        "roles": "broker",
+        "state": "fenced",
+        "listener": "127.0.0.1:9093",
+        "rack": "a",
+        "leads": 0,
+        "replicas": 2,
+        "notInSync": 0,
+        "metadataLag": 505,
+        "diskBytes": None,
+    }
+    assert shown["nodes"][0]["diskBytes"] == 2048
+    assert (shown["clusterId"], shown["controllerId"], shown["partitions"]) == ("an-id", 3, 2)
+    assert shown["withoutLeader"] == shown["underMinIsr"] == [{"topic": "t", "partition": 0}]
+    assert shown["findings"] == [
+        {
+            "state": "noLeader",
+            "sentence": findings[0].sentence,
+            "partitions": [{"topic": "t", "partition": 0}],
+            "nodes": [2],
+        },
+        {"state": "nodeDown", "sentence": findings[1].sentence, "partitions": [], "nodes": [2]},
+    ]
 
 
 def test_without_a_quorum_or_topics_the_rest_is_shown() -> None:
-    lines = status_lines(status()._replace(quorum=None))
+    lines = status_lines(status()._replace(quorum=None), ())
     assert lines[0] == "cluster an-id, its quorum does not answer"
     assert lines[-1] == "no topics yet"
 

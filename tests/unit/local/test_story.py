@@ -126,3 +126,13 @@ def test_leaders_that_changed_just_before_a_fault_did_so_at_once() -> None:
     story.on_view(view([2]), 900)
     story.on_down([3], 1_000)
     assert story.on_view(view([2]), 1_010) == [Effect(0, "1 partition has a new leader")]
+
+
+def test_a_node_whose_replicas_leave_and_rejoin_is_remembered() -> None:
+    story = Story()
+    well, without_3 = view([1, 2]), view([1, 2], missing=3)
+    for second in range(0, 300, 100):
+        assert story.flaps.find(second * 1_000) == []
+        story.on_view(well, second * 1_000)
+        story.on_view(without_3, second * 1_000 + 1_000)
+    assert [(each.broker_id, each.times) for each in story.flaps.find(300_000)] == [(3, 3)]
