@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
+from odradek.control.cluster_events import cluster_changed
 from odradek.control.context import Control, ControlQuorum
 from odradek.control.controller_apis import ControllerApis
 from odradek.control.controller_host import ControllerHost, OnFault
@@ -76,6 +77,7 @@ class ControllerServer(QuorumListener):
         self._call_later = call_later
         self._rules = rules or TopicConfigRules(lambda: self.control.config, any_node=True)
         self._report = on_fault
+        self._image = ClusterImage()
         self.host = ControllerHost(
             quorum,
             self._make_controller,
@@ -147,6 +149,9 @@ class ControllerServer(QuorumListener):
     def on_update(self, update: MetadataUpdate) -> None:
         control = self.control
         node_id = control.config.node_id
+        before, self._image = self._image, update.image
+        if self.host.is_active:
+            cluster_changed(before, update)
         if any(is_for_broker(each, node_id) for each in update.delta.configs_changed):
             control.config, _ = with_dynamic_configs(control.config, update.image)
         if self.registration is not None:

@@ -36,6 +36,7 @@ from odradek.metadata.snapshots import QuorumRecords
 from odradek.protocol.generated.control_records import VotersRecord
 from odradek.protocol.message import Message
 from odradek.quorum.committed_loader import CommittedLoader, RunSteps
+from odradek.quorum.leader_watch import LeaderWatch
 from odradek.quorum.metadata_batch import MetadataBatch
 from odradek.quorum.metadata_log import MetadataLog
 from odradek.quorum.metadata_upkeep import MetadataUpkeep, Run
@@ -113,6 +114,9 @@ class MetadataQuorum:
         self._listeners: list[QuorumListener] = []
         self._service: RaftService | None = None
         self.times = QuorumTimes()
+        self._leader_watch = LeaderWatch(
+            clock, self._call_later, lambda: self.voter_ids, self._find_leader
+        )
         self.is_started = False
         self._is_over = False  # failed, or closed
         self._led: Callable[[], None] | None = None
@@ -151,6 +155,7 @@ class MetadataQuorum:
             self._loader.load_snapshot(self._store.found)
         self._driver.start()
         self.is_started = True
+        self._leader_watch.look()
 
     def _make_driver(self) -> RaftDriver:
         store, static = self._store, self._static_voters()
@@ -186,6 +191,7 @@ class MetadataQuorum:
             on_event=self._on_event,
             on_voters=self._on_voters,
             guard=self._guard,
+            on_woken=self._leader_watch.look,
         )
         driver = RaftDriver(node, self._ports)
         self._ports.driver = driver
@@ -266,6 +272,7 @@ class MetadataQuorum:
     def _end(self) -> None:
         self._is_over = True
         self._ports.stop_timer()
+        self._leader_watch.stop()
         if self._service is not None:
             self._service.close()
         self._store.snapshots.drop_part()
@@ -516,6 +523,7 @@ class MetadataQuorum:
             raise error
         self._is_over = True
         self._ports.stop_timer()
+        self._leader_watch.stop()
         self._on_failed(what, error)
 
     def _on_load_failed(self, error: Exception) -> None:
@@ -536,6 +544,7 @@ class MetadataQuorum:
     def _on_event(self, event: RoleEvent) -> None:
         known = None if isinstance(event, LostLeadership) else self.leader_id
         self.times.on_leader(known, self._clock.monotonic_ms())
+        self._leader_watch.look()
         match event:
             case BecameLeader(epoch=epoch, epoch_start_offset=offset):
                 for listener in self._listeners:
@@ -549,6 +558,20 @@ class MetadataQuorum:
                     self._led()
         for listener in self._listeners:
             listener.on_leader_changed(self.leader)
+
+    def _find_leader(self) -> int | None:
+        """Return who leads, and has answered if that is another node.
+
+        The hard state keeps the last leader during elections, and a voter that is not elected
+        follows it again.
+        """
+        match self._driver.node.role:
+            case Leader():
+                return self.node_id
+            case Follower(leader_id=leader_id, has_fetched=True):
+                return leader_id
+            case _:
+                return None
 
     def _shown(self) -> tuple[ClusterImage, QuorumRecords] | None:
         """Return what a snapshot would hold.

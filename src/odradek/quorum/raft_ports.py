@@ -56,8 +56,12 @@ class RaftPorts:
         on_event: Callable[[RoleEvent], None],
         on_voters: Callable[[], None],
         guard: Callable[[Callable[[], None]], None],
+        on_woken: Callable[[], None],
     ) -> None:
-        """``guard`` calls something and turns what it raises into the failure of the node."""
+        """``guard`` calls something and turns what it raises into the failure of the node.
+
+        ``on_woken`` is called when raft has done what was due by the clock.
+        """
         self._log = log
         self._loader = loader
         self._find_service = find_service
@@ -68,6 +72,7 @@ class RaftPorts:
         self._on_event = on_event
         self._on_voters = on_voters
         self._guard = guard
+        self._on_woken = on_woken
         self._timer: Handle | None = None
         self._held: list[Callable[[int], None]] | None = None
         self.flush_by: Flush = flush_here
@@ -214,6 +219,7 @@ class RaftPorts:
     def _wake(self) -> None:
         self._timer = None
         self._guard(self.driver.tick)
+        self._on_woken()
 
     def stop_timer(self) -> None:
         if self._timer is not None:
