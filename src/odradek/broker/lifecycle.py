@@ -37,6 +37,7 @@ from odradek.broker.lifecycle_events import (
     Registered,
     StillWaiting,
     Unfenced,
+    Unheard,
 )
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
@@ -91,6 +92,10 @@ _NOT_OURS: Final = {
     ),
 }
 
+_DUPLICATE_ADVICE: Final = (
+    "if another process with this id runs, stop it or give this node another node.id"
+)
+
 
 class _OfflineDirectory(NamedTuple):
     deadline_ms: int
@@ -123,6 +128,9 @@ class BrokerLifecycle:
         self._registration_deadline_ms: int | None = None
         self._last_refusal = ""
         self._is_duplicate_noted = False
+        self._has_failed = False
+        """Since a heartbeat was answered."""
+        self._is_silence_noted = False
         self._shutdown_begun_ms = 0
         self.heard_ms = 0
         """When a heartbeat was answered last."""
@@ -218,6 +226,7 @@ class BrokerLifecycle:
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         self._last_refusal = str(error)
+        self._has_failed = True
         self._retry(now_ms)
 
     def tick(self, now_ms: int) -> None:
@@ -236,6 +245,7 @@ class BrokerLifecycle:
                 return
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._give_up_waiting(now_ms)
+        self._note_silence(now_ms)
 
     # Outputs.
 
@@ -267,6 +277,8 @@ class BrokerLifecycle:
             deadlines.append(self._registration_deadline_ms)
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             deadlines.append(self._shutdown_deadline_ms)
+        if self._silence_deadline_ms is not None:
+            deadlines.append(self._silence_deadline_ms)
         return min(deadlines, default=None)
 
     def check_invariants(self) -> None:
@@ -298,14 +310,18 @@ class BrokerLifecycle:
     def _on_heartbeat(
         self, request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse, now_ms: int
     ) -> None:
+        why_silent = self._why_silent(now_ms)
+        self._note_silence(now_ms)  # before the deadline came, if this process stood still
         self.heard_ms = now_ms
+        self._has_failed = False
+        self._is_silence_noted = False
         self._retry_ms = RETRY_FIRST_MS
         for directory_id in request.offline_log_dirs:
             self._offline[directory_id] = self._offline[directory_id]._replace(is_reported=True)
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._on_shutdown_answer(request, response, now_ms)
             return
-        self._note_fencing(request, response)
+        self._note_fencing(request, response, why_silent)
         if self.state is BrokerState.STARTING:
             if response.is_caught_up and not self._is_behind:
                 self.state = BrokerState.RECOVERY
@@ -318,14 +334,14 @@ class BrokerLifecycle:
         self._schedule(now_ms, wait_ms)
 
     def _note_fencing(
-        self, request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse
+        self, request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse, why: str
     ) -> None:
         was_fenced, self.is_fenced = self.is_fenced, response.is_fenced
         if self.state is BrokerState.RECOVERY and not response.is_fenced and not request.want_fence:
             self.state = BrokerState.RUNNING
             self._events.append(Unfenced(again=False))
         elif self.state is BrokerState.RUNNING and was_fenced != response.is_fenced:
-            self._events.append(FencedAgain() if response.is_fenced else Unfenced(again=True))
+            self._events.append(FencedAgain(why) if response.is_fenced else Unfenced(again=True))
 
     def _on_shutdown_answer(
         self, request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse, now_ms: int
@@ -340,6 +356,8 @@ class BrokerLifecycle:
 
     def _on_refused(self, request: Request, code: ErrorCode, now_ms: int) -> None:
         self._last_refusal = code.name
+        if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            self._last_refusal += f", {_DUPLICATE_ADVICE}"
         is_registration = isinstance(request, BrokerRegistrationRequest)
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and code in _NOT_OURS:
             self._end(MayStop(granted=False, why=f"the controller answers {code.name}"))
@@ -359,7 +377,8 @@ class BrokerLifecycle:
         self._is_duplicate_noted = True
         why = (
             f"the session of an earlier process with broker id {self._registration.broker_id} is "
-            "not over: it ends broker.session.timeout.ms after its last heartbeat"
+            "not over (DUPLICATE_BROKER_REGISTRATION): it ends broker.session.timeout.ms after its "
+            f"last heartbeat; {_DUPLICATE_ADVICE}"
         )
         self._events.append(StillWaiting(why))
 
@@ -375,6 +394,31 @@ class BrokerLifecycle:
         return min(
             self.heard_ms + self._settings.shutdown_silence_ms_max,
             self._shutdown_begun_ms + self._settings.shutdown_ms_max,
+        )
+
+    @property
+    def _silence_deadline_ms(self) -> int | None:
+        """When the broker is fenced for want of heartbeats, if it has not been noted."""
+        if self.state is not BrokerState.RUNNING or self._is_silence_noted:
+            return None
+        return self.heard_ms + self._settings.session_ms
+
+    def _note_silence(self, now_ms: int) -> None:
+        deadline_ms = self._silence_deadline_ms
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self._is_silence_noted = True
+            self._events.append(Unheard(self._why_silent(now_ms)))
+
+    def _why_silent(self, now_ms: int) -> str:
+        """Say why the controller may have had no heartbeat.
+
+        A request that was under way during a pause of this process fails as well.
+        """
+        silent = f"no controller has answered for {now_ms - self.heard_ms} ms"
+        last = f" ({self._last_refusal})" if self._has_failed else ""
+        return (
+            f"{silent}{last}: no controller runs, this process was paused or stalled (`the event"
+            " loop stalled`), or it is cut off from the controllers (`peer lost`)"
         )
 
     def _give_up_waiting(self, now_ms: int) -> None:

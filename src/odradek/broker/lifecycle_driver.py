@@ -22,6 +22,7 @@ from odradek.broker.lifecycle_events import (
     Registered,
     StillWaiting,
     Unfenced,
+    Unheard,
 )
 from odradek.core.clock import Clock
 from odradek.core.config import BrokerConfig
@@ -43,6 +44,7 @@ class LifecycleEndedError(OdradekError):
 def lifecycle_settings(config: BrokerConfig) -> LifecycleSettings:
     return LifecycleSettings(
         heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
+        session_ms=config.integer("broker.session.timeout.ms"),
         registration_ms_max=config.integer("initial.broker.registration.timeout.ms"),
         directory_failure_ms_max=config.integer("log.dir.failure.timeout.ms"),
         controlled_shutdown=config.flag("controlled.shutdown.enable"),
@@ -230,7 +232,7 @@ class LifecycleDriver:
             case MustStop(why):
                 self._end(why)
                 self._on_must_stop(why)
-            case Registered() | StillWaiting():
+            case Registered() | StillWaiting() | Unheard():
                 pass
             case _:
                 assert_never(event)

@@ -18,6 +18,7 @@ class BrokerState(IntEnum):
 
 class LifecycleSettings(NamedTuple):
     heartbeat_interval_ms: int = 2_000  # broker.heartbeat.interval.ms
+    session_ms: int = 9_000  # broker.session.timeout.ms, which is the controller's
     registration_ms_max: int = 60_000  # initial.broker.registration.timeout.ms
     directory_failure_ms_max: int = 30_000  # log.dir.failure.timeout.ms
     controlled_shutdown: bool = True  # controlled.shutdown.enable
@@ -55,8 +56,17 @@ class Unfenced:
 
 
 @dataclass(frozen=True, slots=True)
+class Unheard:
+    """No controller has answered for as long as a session lasts: the broker is fenced by now."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class FencedAgain:
     """The controller did not hear of this broker in time."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +85,5 @@ class MustStop:
 
 
 Event: TypeAlias = (
-    Registered | StillWaiting | CaughtUp | Unfenced | FencedAgain | MayStop | MustStop
+    Registered | StillWaiting | CaughtUp | Unfenced | Unheard | FencedAgain | MayStop | MustStop
 )

@@ -187,8 +187,12 @@ def lifecycle(event: lifecycle_events.Event) -> None:
             _node.info(Event("caught up with the metadata"))
         case lifecycle_events.Unfenced():
             _node.info(Event("unfenced"))
-        case lifecycle_events.FencedAgain():
-            _node.warning(Event("fenced: the controller had no heartbeat in time; asking again"))
+        case lifecycle_events.Unheard(why):
+            _node.warning(Event("likely fenced: heartbeats are not answered", reason=why))
+        case lifecycle_events.FencedAgain(why):
+            _node.warning(
+                Event("fenced: the controller had no heartbeat in time; asking again", reason=why)
+            )
         case lifecycle_events.MayStop(granted, why):
             level = logging.INFO if granted else logging.WARNING
             _node.log(level, Event("leaves the cluster", granted=granted, reason=why))

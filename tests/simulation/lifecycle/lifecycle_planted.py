@@ -32,7 +32,10 @@ def serve_when_caught_up(patch: pytest.MonkeyPatch) -> None:
     """Clients are served when the broker has caught up, fenced or not."""
 
     def note(
-        self: BrokerLifecycle, _request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse
+        self: BrokerLifecycle,
+        _request: BrokerHeartbeatRequest,
+        response: BrokerHeartbeatResponse,
+        _why: str,
     ) -> None:
         self.is_fenced = response.is_fenced
         if self.state is BrokerState.RECOVERY and response.is_caught_up and self._is_ready:

@@ -16,6 +16,7 @@ from odradek.broker.lifecycle_events import (
     Registered,
     StillWaiting,
     Unfenced,
+    Unheard,
 )
 from odradek.core.errors import ApiError, ErrorCode
 from odradek.core.ids import Uuid
@@ -192,6 +193,7 @@ def test_a_broker_waits_for_the_session_of_its_predecessor_and_says_so_once() ->
     assert isinstance(waiting, StillWaiting)
     assert "broker id 1" in waiting.why
     assert "broker.session.timeout.ms" in waiting.why
+    assert "stop it or give this node another node.id" in waiting.why
     life.next_request()
     life.register()
     assert life.events[1:] == [Registered(EPOCH)]
@@ -206,6 +208,24 @@ def test_a_broker_that_no_controller_registers_gives_up_in_time() -> None:
     assert isinstance(end, MustStop)
     assert "60 s" in end.why
     assert "no controller" in end.why
+
+
+def test_a_second_process_with_the_same_id_is_told_when_it_gives_up() -> None:
+    life = Life(LifecycleSettings(registration_ms_max=10_000))
+    life.machine.start(life.now_ms)
+    while life.machine.next_deadline_ms() is not None:
+        life.next_request()
+        life.register(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+        if life.machine.next_deadline_ms() == 11_000:
+            life.now_ms = 11_000
+            life.machine.tick(life.now_ms)
+            life.look()
+    _waiting, end = life.events
+    assert end == MustStop(
+        "no controller registered this broker in 10 s; the last answer:"
+        " DUPLICATE_BROKER_REGISTRATION, if another process with this id runs, stop it or give this"
+        " node another node.id"
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,12 +257,41 @@ def test_a_broker_that_was_fenced_by_mistake_asks_again_and_goes_on() -> None:
     life.next_heartbeat()
     life.answer(is_caught_up=False, is_fenced=True)
     assert (life.state(), life.machine.is_fenced) == (BrokerState.RUNNING, True)
-    assert life.events == [FencedAgain()]
+    fenced = FencedAgain(
+        "no controller has answered for 60000 ms: no controller runs, this process was paused or"
+        " stalled (`the event loop stalled`), or it is cut off from the controllers (`peer lost`)"
+    )
+    unheard = Unheard(fenced.why)
+    assert life.events == [unheard, fenced]
     begun_ms = life.now_ms
     assert not life.next_heartbeat().want_fence
     assert life.now_ms == begun_ms + 100
     life.answer()
-    assert life.events == [FencedAgain(), Unfenced(again=True)]
+    assert life.events == [unheard, fenced, Unfenced(again=True)]
+
+
+def test_a_broker_that_is_not_heard_for_a_session_says_so_once_and_why() -> None:
+    life = Life()
+    life.run()
+    heard_ms = life.machine.heard_ms
+    while life.now_ms < heard_ms + 30_000:
+        life.next_heartbeat()
+        life.machine.on_failure(LOST, life.now_ms)
+        life.look()
+    (unheard,) = life.events
+    assert unheard == Unheard(
+        f"no controller has answered for 9000 ms ({LOST}): no controller runs, this process was"
+        " paused or stalled (`the event loop stalled`), or it is cut off from the controllers"
+        " (`peer lost`)"
+    )
+    life.next_heartbeat()
+    life.answer()
+    life.events.clear()
+    life.next_heartbeat()
+    life.now_ms += 9_000  # no answer, and no failure either
+    life.machine.tick(life.now_ms)
+    life.look()
+    assert [type(each) for each in life.events] == [Unheard], "it is news again"
 
 
 @pytest.mark.parametrize(
@@ -404,7 +453,8 @@ def test_a_broker_that_cannot_report_an_offline_directory_stops() -> None:
     life.machine.on_directory_offline(DIRECTORY, life.now_ms)
     life.answer()
     life.pass_until_end()
-    (end,) = life.events
+    unheard, end = life.events
+    assert isinstance(unheard, Unheard)
     assert isinstance(end, MustStop)
     assert str(DIRECTORY) in end.why
     assert "log.dir.failure.timeout.ms" in end.why

@@ -212,6 +212,7 @@ def test_a_broker_that_was_unregistered_stops_with_one_line(
 def test_the_settings_are_those_of_the_configs() -> None:
     texts = {
         "broker.heartbeat.interval.ms": "1000",
+        "broker.session.timeout.ms": "6000",
         "initial.broker.registration.timeout.ms": "5000",
         "log.dir.failure.timeout.ms": "7000",
         "controlled.shutdown.enable": "false",
@@ -221,6 +222,7 @@ def test_the_settings_are_those_of_the_configs() -> None:
         load_broker_config(overrides, base=STANDALONE).config
     ) == LifecycleSettings(
         heartbeat_interval_ms=1_000,
+        session_ms=6_000,
         registration_ms_max=5_000,
         directory_failure_ms_max=7_000,
         controlled_shutdown=False,
