@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker import node_events
+from odradek.broker.partition_watch import PartitionWatch
 from odradek.broker.replica_changes import ReplicaChanges, Role
 from odradek.core.ids import TopicPartition
 from odradek.core.slices import SLICE_US_MAX, Steps
@@ -49,6 +50,7 @@ class MetadataPublisher:
         """The newest image that has taken effect; while nothing is unfinished there may be a newer
         one, which differs in nothing that has effects."""
         self._changes = ReplicaChanges(broker)
+        self._watch = PartitionWatch(broker)
 
     def publish(self, update: MetadataUpdate) -> None:
         """Let an update take effect, now or after those before it."""
@@ -177,8 +179,10 @@ class MetadataPublisher:
         broker, delta, image = self._broker, update.delta, update.image
         touched = dict.fromkeys(topic_id for topic_id, _ in sorted(delta.partitions_changed))
         yield from self._changes.add_topics(image, touched)
+        before = self.published
         yield from self._take(image, roles)
         self.unfinished -= 1
+        yield from self._watch.on_update(before, update, roles)
         changes_broker = any(is_for_broker(each, broker.node_id) for each in delta.configs_changed)
         if changes_broker:
             broker.take_dynamic_configs(image)
