@@ -29,6 +29,7 @@ _WORDS: Final = Words(
     missing='Replica election data is missing "{}" field',
     has_version=False,
 )
+_NEEDS_ONE: Final = "An unclean election chooses a replica that runs: start one of the partition."
 _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 
@@ -117,12 +118,19 @@ async def _elect(
     for key, error in sorted(failed.items()):
         problem = f"Error completing leader election ({election.name}) for partition: {key}"
         click.echo(f"{problem}: {reason(error)}")
+    if is_unclean and any(_has_no_replica(each) for each in failed.values()):
+        click.echo(_NEEDS_ONE, err=True)
     if failed:
         raise ToolError(f"{len(failed)} replica(s) could not be elected")
 
 
 def _is_not_needed(error: KafkaError) -> bool:
     return isinstance(error, BrokerError) and error.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _has_no_replica(error: KafkaError) -> bool:
+    ineligible = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return isinstance(error, BrokerError) and error.code is ineligible
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

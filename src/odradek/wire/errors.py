@@ -10,13 +10,26 @@ from typing import Final
 
 from odradek.core.errors import ErrorCode, OdradekError
 
+_STATUS: Final = "`odradek local status --bootstrap-server HOST:PORT`"
 _CODES: Final = {int(code): code for code in ErrorCode}
 _WHAT_TO_DO: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic, or check its name",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or use the topic that is there",
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the topic, or send less at once",
     ErrorCode.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the topic, or send less at once",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "wait for replicas, or lower min.insync.replicas",
+    ErrorCode.LEADER_NOT_AVAILABLE: f"start a replica that may lead: {_STATUS} names those",
+    ErrorCode.NOT_ENOUGH_REPLICAS: (
+        f"start the replicas that are not in sync, which {_STATUS} names, or wait until they have"
+        " caught up"
+    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
+        "the records are written, but replicas left the ISR meanwhile: start those that are"
+        f" missing, which {_STATUS} names"
+    ),
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: (
+        "stop the other process with this broker id, or wait until its session is over:"
+        " broker.session.timeout.ms after its last heartbeat"
+    ),
     ErrorCode.OFFSET_OUT_OF_RANGE: "seek to an offset that the log still has",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's consumers first",
     ErrorCode.FENCED_INSTANCE_ID: "another consumer uses this group.instance.id: give each its own",
@@ -36,6 +49,12 @@ class KafkaError(OdradekError):
     """Anything that can go wrong between the two ends of a connection."""
 
     retriable = False
+
+
+def describe_code(code: ErrorCode) -> str:
+    """Return the name of a code, with what to do where that is known."""
+    advice = _WHAT_TO_DO.get(code)
+    return code.name if advice is None else f"{code.name} ({advice})"
 
 
 class BrokerError(KafkaError):

@@ -18,6 +18,7 @@ from odradek.client.producer.transaction import Transaction, TransactionAbortedE
 from odradek.client.producer.transaction import TransactionState as State
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition
+from odradek.wire.errors import describe_code
 
 STALE_METADATA: Final = frozenset(
     {
@@ -78,7 +79,7 @@ class Delivery:
         if batch.is_done:
             return  # given up meanwhile
         code = refusal.code
-        batch.last_error = code.name
+        batch.last_error = describe_code(code)
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             if self._metrics is not None:
                 self._metrics.on_split()

@@ -23,7 +23,7 @@ from odradek.client.errors import (
     KafkaTimeoutError,
     UnsupportedError,
 )
-from odradek.client.metadata import NO_EPOCH, BrokerAddress
+from odradek.client.metadata import NO_EPOCH, NO_LEADER, BrokerAddress
 from odradek.client.producer.accumulator import NEVER, Accumulator
 from odradek.client.producer.batch import NO_OFFSET, ProducerBatch
 from odradek.client.producer.coordination import Coordination
@@ -292,6 +292,8 @@ class Sender:
     def _problem_of(self, partition: TopicPartition) -> KafkaError | None:
         """Return what keeps the records of a partition from being sent, as far as is known."""
         known = self._cluster.metadata.find(partition)
+        if known is not None and known.leader == NO_LEADER:
+            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, about=str(partition))
         node = None if known is None else self._nodes.get(known.leader)
         if node is not None and node.problem is not None:
             return node.problem
