@@ -13,7 +13,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from odradek.cli.main import main
 from odradek.core.errors import ErrorCode
 from tests.cluster.asking import alive_brokers
 from tests.cluster.flavours import Flavour, Kafka, Odradek
@@ -191,6 +193,47 @@ def test_a_broker_that_is_down_is_shown_alike(cluster: Cluster, tools: ToolPair)
     )
     assert first == other
     assert [row[-1] for row in first] == ["Status", "Leader", "Observer"]
+
+
+def findings(cluster: Cluster) -> dict[str, str]:
+    """Return the sentences of `odradek local status`, by state."""
+    asked = ["local", "status", "--json", "--bootstrap-server", cluster.nodes[1].bootstrap_servers]
+    shown = CliRunner().invoke(main, asked)
+    assert shown.exit_code == 0, shown.output
+    return {each["state"]: each["sentence"] for each in json.loads(shown.stdout)["findings"]}
+
+
+def test_status_explains_a_broker_that_stands_still_and_one_that_died(cluster: Cluster) -> None:
+    first, second = cluster.brokers
+    make_replicated_topic(cluster, "explained", [second])
+    make_replicated_topic(cluster, "strict", [first, second], min_insync_replicas="2")
+    wait_until(lambda: findings(cluster) == {}, "all replicas are in sync")
+    second.pause()
+    try:
+        wait_until(lambda: alive_brokers(first) == {1}, "the broker is fenced")
+        silent = findings(cluster)["nodeSilent"]
+    finally:
+        second.resume()
+    assert silent.startswith("node 2 is fenced and stands still (no answer at 127.0.0.1:"), silent
+    wait_until_in_sync(cluster, "strict")
+    second.kill()
+    wait_until(lambda: alive_brokers(first) == {1}, "the broker is fenced")
+    found = findings(cluster)
+    assert found["noLeader"] == (
+        "explained-0 has no leader: only node 2 has all committed records, and it does not run;"
+        " start it; no other replica runs that could be elected"
+    )
+    assert found["underMinIsr"] == (
+        "strict-0 refuses records with acks=all (NOT_ENOUGH_REPLICAS): 1 replica is in sync, and"
+        " min.insync.replicas is 2; node 2 does not run: start it"
+    )
+    assert re.fullmatch(
+        r"node 2 does not run \(fenced; 127\.0\.0\.1:\d+ refuses connections(; it last fetched"
+        r" metadata \d+ s ago)?\): start it",
+        found["nodeDown"],
+    ), found
+    second.restart()
+    wait_until(lambda: findings(cluster) == {}, "nothing is wrong any more")
 
 
 def test_elections_are_told_alike(cluster: Cluster, tools: ToolPair) -> None:
