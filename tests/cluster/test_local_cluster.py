@@ -124,7 +124,7 @@ def test_a_leader_that_is_killed_under_load_loses_nothing(cluster: LocalCluster)
     assert told in cluster.output
     shown = cluster.local("status")
     assert re.search(rf"^{leader} .* died ", shown, re.M), shown
-    assert f"`odradek local restart {leader}` starts it" in shown
+    assert f"`odradek local restart {leader} --dir {cluster.folder}` starts it" in shown
     again = cluster.run("local", "kill", str(leader), "--dir", str(cluster.folder))
     assert again.returncode == 1
     assert again.stderr.startswith(f"Error: node {leader} does not run (died): ")
