@@ -101,6 +101,11 @@ def test_a_partition_without_a_leader_names_who_may_lead_and_the_command_works(
         "orders-0 has no leader: only node 4 has all committed records, and it does not run;"
         f" {restart}; no other replica runs that could be elected"
     )
+    unclean = ["--election-type", "unclean", "--topic", "orders", "--partition", "0"]
+    servers = ["--bootstrap-server", servers_without(cluster, 1, 4)]
+    refused = cluster.run("leader-election", *servers, *unclean)
+    assert "Eligible topic partition leaders are not available." in refused.stdout, refused
+    assert "An unclean election chooses a replica that runs: start one" in refused.stderr
     assert why_not_delivered(cluster, "orders").endswith(
         "orders-0: LEADER_NOT_AVAILABLE (start a replica that may lead: `odradek local status"
         " --bootstrap-server HOST:PORT` names those)"
