@@ -1,11 +1,13 @@
 """Configs of replication have the effect that docs/configs.md says they have."""
 
+import asyncio
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from odradek.broker.fetcher import Fetcher
+from odradek.client import Producer
 from odradek.client.errors import KafkaError
 from tests.simulation.replicas.three_nodes import ThreeNodes, three_nodes
 
@@ -108,9 +110,48 @@ def seconds_until_it_leaves(lag_ms: str) -> float:
     return took
 
 
+@pytest.mark.seed_row("3.7")
 def test_a_follower_leaves_the_isr_when_it_lags_for_too_long_and_returns() -> None:
     assert 3.5 < seconds_until_it_leaves("4000") < 8
     assert 18 < seconds_until_it_leaves("20000") < 32
+
+
+LAG_SECONDS = 4
+
+
+async def write_for(nodes: ThreeNodes, seconds: float) -> None:
+    """Write 40 KB a second to the leader, whoever else has it."""
+    until = nodes.world.now + seconds
+    async with Producer(
+        bootstrap_servers=nodes.layout.bootstrap_servers,
+        random=nodes.world.random("writer"),
+        now_ms=nodes.client.clock.now_ms,
+        acks=1,
+    ) as producer:
+        while nodes.world.now < until:
+            await producer.send("orders", bytes(4_000), partition=0)
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.seed_row("3.7")
+@pytest.mark.parametrize(("bytes_per_second", "stays"), [(20_000, False), (200_000, True)])
+def test_a_follower_that_fetches_and_never_catches_up_leaves_the_isr(
+    bytes_per_second: float, stays: bool
+) -> None:
+    with three_nodes(
+        replica_lag_time_max_ms=str(1000 * LAG_SECONDS),
+        replica_fetch_max_bytes="10000",
+        broker_session_timeout_ms="60000",
+    ) as nodes:
+        slow = nodes.bystander
+        fetcher = fetcher_of(nodes, slow)
+        nodes.world.network.link("node-1", f"node-{slow}").bytes_per_second = bytes_per_second
+        begun = fetcher.session.epoch, nodes.replica(slow).log.log_end_offset
+        nodes.run(write_for(nodes, 3 * LAG_SECONDS))
+        assert (slow in nodes.isr()) == stays
+        after = fetcher.session.epoch, nodes.replica(slow).log.log_end_offset
+        assert after[0] - begun[0] > 10, "it fetches all the time"
+        assert after[1] > begun[1] + 10, "and gets something"
 
 
 def seconds_until_it_gives_up(timeout_ms: str) -> float:

@@ -271,6 +271,36 @@ def test_a_batch_is_not_cut_except_behind_a_whole_one(
     assert second.high_watermark == 1
 
 
+@pytest.mark.seed_row("0.2")
+def test_a_partition_gives_no_more_than_is_asked_of_it(
+    broker: Broker, connection: BrokerConnection
+) -> None:
+    """But a whole batch, if it alone is larger: a reader must get on."""
+    broker.create_topic("t", 2)
+    for partition in (0, 0, 0, 1):
+        produce(connection, "t", partition)
+    least = only(Client(connection).fetch(topic("t", 0, partition_max_bytes=1)))
+    size = len(least.records or b"")
+    assert size > len(VALUE)
+    limited = topic("t", 0, 0, partition_max_bytes=2 * size)
+    first, second = Client(connection).fetch(limited).responses[0].partitions
+    assert [len(each.records or b"") for each in (first, second)] == [2 * size, size]
+
+
+@pytest.mark.seed_row("0.2")
+def test_a_fetch_waits_for_its_longest_wait_and_no_longer(
+    broker: Broker, connection: BrokerConnection
+) -> None:
+    broker.create_topic("t")
+    produce(connection, "t")
+    begun = monotonic()
+    request = FetchRequest(
+        max_wait_ms=300, min_bytes=1 << 20, max_bytes=1 << 20, topics=[topic("t", 0)]
+    )
+    assert only(connection.ask(request, FetchResponse, BY_NAME)).records, "too few, but all"
+    assert monotonic() - begun >= 0.3
+
+
 def test_min_bytes_is_no_more_than_max_bytes(broker: Broker, connection: BrokerConnection) -> None:
     broker.create_topic("t")
     produce(connection, "t")

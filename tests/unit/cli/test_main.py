@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 import odradek
 from odradek.cli.main import main
+from odradek.core.config.definitions import BROKER_CONFIGS
 
 
 def test_protocol_lists_every_api() -> None:
@@ -26,6 +27,16 @@ def test_the_package_has_its_version_too() -> None:
     assert odradek.__version__ == version("odradek") == "0.1.0"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         odradek.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.seed_row("1.2")
+def test_production_is_advised_against_topics_on_demand() -> None:
+    """In the help of the server, and where the config is described."""
+    shown = " ".join(CliRunner().invoke(main, ["serve", "--help"]).output.split())
+    assert "In production set auto.create.topics.enable=false" in shown
+    definition = BROKER_CONFIGS["auto.create.topics.enable"]
+    assert definition.default_text == "true", "as in Kafka"
+    assert "production turns this off" in definition.documentation
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from odradek.cli.main import main
+from odradek.client import BlockingAdmin, BlockingConsumer, BlockingProducer
 from odradek.client.admin.group_offsets import CommittedOffset
-from odradek.client.blocking.admin import BlockingAdmin
-from odradek.client.blocking.producer import BlockingProducer
+from odradek.client.consumer import OffsetAndMetadata
 from odradek.core.ids import TopicPartition
 from odradek.testing import Cluster
 
@@ -40,8 +40,9 @@ def described(cluster: Cluster) -> Any:
     return partition
 
 
+@pytest.mark.seed_row("3.1")
 def test_every_replica_and_every_group_is_shown(cluster: Cluster) -> None:
-    """Row 3.1 of the notes: committed offset, high watermark and log end, in one place."""
+    """Committed offset, high watermark and log end, in one place."""
 
     def is_settled() -> bool:
         offsets = [
@@ -55,11 +56,17 @@ def test_every_replica_and_every_group_is_shown(cluster: Cluster) -> None:
     assert partition["leader"] == cluster.leader("orders").id
     assert {each["broker"] for each in partition["replicas"]} == {1, 2, 3}
     assert all(each["isInSync"] for each in partition["replicas"])
-    assert partition["groups"] == [
-        {"groupId": "readers", "memberId": None, "host": None, "committedOffset": 4, "lag": 6}
-    ]
+    (readers,) = [each for each in partition["groups"] if each["groupId"] == "readers"]
+    assert readers == {
+        "groupId": "readers",
+        "memberId": None,
+        "host": None,
+        "committedOffset": 4,
+        "lag": 6,
+    }
 
 
+@pytest.mark.seed_row("3.1")
 def test_it_is_a_table_for_people(cluster: Cluster) -> None:
     lines = run(cluster, "--topic", "orders", "--offsets").stdout.splitlines()
     leader = cluster.leader("orders").id
@@ -74,7 +81,43 @@ def test_it_is_a_table_for_people(cluster: Cluster) -> None:
     ]
     assert [leader, "leader"] in [[int(line.split()[0]), line.split()[1]] for line in lines[2:5]]
     assert lines[5].split() == ["GROUP", "CONSUMER-ID", "HOST", "COMMITTED", "LAG"]
-    assert lines[6].split() == ["readers", "-", "-", "4", "6"]
+    assert ["readers", "-", "-", "4", "6"] in [line.split() for line in lines[6:]]
+
+
+@pytest.mark.seed_row("3.1")
+def test_a_position_ahead_of_the_commit_is_its_consumers_alone(cluster: Cluster) -> None:
+    """No request carries it: tools show the commit, and Kafka's call that the current offset."""
+    servers, key = cluster.bootstrap_servers, TopicPartition("orders", 0)
+    with BlockingConsumer(
+        "orders",
+        bootstrap_servers=servers,
+        group_id="ahead",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        while (position := consumer.position(key) if consumer.assignment() else 0) < 10:
+            consumer.poll(1)
+        consumer.commit({key: OffsetAndMetadata(5)})
+        (row,) = [each for each in described(cluster)["groups"] if each["groupId"] == "ahead"]
+        assert (position, row["committedOffset"], row["lag"]) == (10, 5, 5)
+        assert row["memberId"] == consumer.group_metadata().member_id
+        asked = ["--bootstrap-server", servers, "--describe", "--group", "ahead", "--json"]
+        (group,) = json.loads(CliRunner().invoke(main, ["consumer-groups", *asked]).stdout)
+        (offsets,) = group["offsets"]
+        assert (offsets["currentOffset"], offsets["logEndOffset"], offsets["lag"]) == (5, 10, 5)
+
+
+@pytest.mark.seed_row("3.1")
+def test_a_reading_tool_prints_its_position_and_commits_it(cluster: Cluster) -> None:
+    asked = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", "orders"]
+    group = ["--group", "tool", "--from-beginning", "--max-messages", "4"]
+    shown = ["--formatter-property", "print.offset=true"]
+    result = CliRunner().invoke(main, ["console-consumer", *asked, *group, *shown])
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [
+        f"Offset:{offset}" for offset in (3, 4, 5, 6)
+    ]
+    (row,) = [each for each in described(cluster)["groups"] if each["groupId"] == "tool"]
+    assert row["committedOffset"] == 7
 
 
 def test_a_broker_that_is_gone_tells_nothing(cluster: Cluster) -> None:

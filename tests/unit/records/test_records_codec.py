@@ -32,10 +32,24 @@ def read(twin: ModuleType, body: bytes, count: int = 1) -> list[Record]:
     return list(twin.iter_records(body, count, 100, 1000, None))
 
 
+@pytest.mark.seed_row("1.10")
 def test_a_record_has_kafkas_bytes(twin: ModuleType) -> None:
     encoder = twin.RecordEncoder(0, 100, 1000)
     encoder.append(1002, b"k", b"vv", [("h", None)], 101)
     assert encoder.take() == BODY
+
+
+@pytest.mark.seed_row("1.10")
+@pytest.mark.parametrize(
+    ("delta", "encoded"),
+    [(0, "00"), (-1, "01"), (1, "02"), (-2, "03"), (63, "7e"), (-64, "7f"), (64, "80 01")],
+)
+def test_small_numbers_of_both_signs_are_short(twin: ModuleType, delta: int, encoded: str) -> None:
+    """Zigzag: 0, -1, 1, -2 become 0, 1, 2, 3; seven bits of that in each byte."""
+    encoder = twin.RecordEncoder(0, 100, 1000)
+    encoder.append(1000 + delta, None, None)
+    # Behind the length and the attributes.
+    assert encoder.take()[2:].startswith(bytes.fromhex(encoded))
 
 
 def test_a_record_is_read_back(twin: ModuleType) -> None:

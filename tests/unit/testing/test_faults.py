@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
+from odradek.client import BlockingProducer
 from odradek.core.errors import ErrorCode
 from odradek.protocol.apis import API_VERSIONS_KEY, api_named
 from odradek.protocol.framing import frame_request, open_response
@@ -287,6 +288,26 @@ def test_an_answer_can_be_lost(broker: Broker, connection: BrokerConnection) -> 
         assert fetched(again, "t") == [b"there"]
 
 
+@pytest.mark.seed_row("0.6")
+@pytest.mark.parametrize(("retries", "copies"), [(0, 0), (5, 1)])
+def test_a_producer_that_lost_its_request_has_written_nothing_unless_it_tries_again(
+    broker: Broker, retries: int, copies: int
+) -> None:
+    fault = broker.drop("Produce")
+    with BlockingProducer(
+        bootstrap_servers=broker.bootstrap_servers,
+        enable_idempotence=False,
+        retries=retries,
+        retry_backoff_ms=10,
+    ) as producer:
+        sent = producer.send("t", b"x")
+        assert (sent.exception(DEADLINE_SECONDS) is None) == bool(copies)
+    assert fault.fired == 1
+    with BrokerConnection(broker.port) as connection:
+        assert fetched(connection, "t") == [b"x"] * copies
+
+
+@pytest.mark.seed_row("0.6")
 @pytest.mark.parametrize(("idempotent", "copies"), [(False, 2), (True, 1)])
 def test_a_producer_that_lost_its_answer_writes_twice_unless_it_is_idempotent(
     broker: Broker, idempotent: bool, copies: int
