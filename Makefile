@@ -95,7 +95,7 @@ gen-check: setup ## Fail if generated codecs or documents are not what their sou
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.documents --check
 
-docs: setup ## Write docs/compatibility.md and docs/configs.md anew from the code
+docs: setup ## Write docs/compatibility.md, docs/configs.md and docs/seed-rows.md anew from code and tests
 	$(BIN)/python -m tools.documents
 
 lock: | $(filter .uv/%,$(UV)) ## Pin every dependency anew (names no registry host)

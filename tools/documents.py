@@ -1,4 +1,4 @@
-"""Makes the documents that follow from the code: docs/compatibility.md and docs/configs.md."""
+"""Makes the documents that follow from code and tests: compatibility, configs, seed rows."""
 
 import argparse
 import ast
@@ -9,6 +9,7 @@ from odradek.broker.dispatch import HANDLERS
 from odradek.control.served_apis import SERVED
 from odradek.core.config import render_markdown
 from odradek.protocol.apis import ALL_APIS, Api
+from tools.seed_document import render_seed_rows
 
 ROOT = Path(__file__).parents[1]
 HANDLERS_FOLDER = ROOT / "src/odradek/broker/handlers"
@@ -18,6 +19,7 @@ def documents() -> dict[Path, str]:
     return {
         ROOT / "docs/compatibility.md": compatibility(),
         ROOT / "docs/configs.md": render_markdown(),
+        ROOT / "docs/seed-rows.md": render_seed_rows(ROOT),
     }
 
 

@@ -19,6 +19,7 @@ ROLES = {1: "controller", 11: "broker", 12: "broker"}
 CONFIGS = {"leader.imbalance.check.interval.seconds": "1"}
 
 
+@pytest.mark.seed_row("1.5")
 def test_a_leader_that_is_back_leads_again_under_load(flavour: Flavour, tmp_path: Path) -> None:
     with Cluster(tmp_path, ROLES, flavour, configs=CONFIGS) as cluster:
         cluster.start()

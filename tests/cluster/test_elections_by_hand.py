@@ -65,6 +65,7 @@ def wait_until_led_by(cluster: Cluster, topic: str, node: ClusterNode) -> None:
             wait_for_leader(each, topic, [node])
 
 
+@pytest.mark.seed_row("1.6")
 def test_preferred_leaders_are_elected_from_a_file(cluster: Cluster, plan: Path) -> None:
     """Once with each tool: what moved goes back, what did not is said to need no election."""
     first, second = cluster.brokers
@@ -89,6 +90,7 @@ def test_preferred_leaders_are_elected_from_a_file(cluster: Cluster, plan: Path)
     ]
 
 
+@pytest.mark.seed_row("0.8")
 def test_an_unclean_election_says_what_is_lost(cluster: Cluster) -> None:
     """With both tools the replica that was not in sync leads; ours says where its log ends."""
     first, second = cluster.brokers

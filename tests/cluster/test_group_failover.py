@@ -173,6 +173,7 @@ def check_read_once(site: Site) -> None:
         assert values == sorted(site.sent), f"{group.name}: read {len(values)}"
 
 
+@pytest.mark.seed_row("4.12")
 def test_groups_go_on_when_their_coordinator_dies_and_when_it_is_stopped(
     tmp_path: Path, flavour: Flavour
 ) -> None:

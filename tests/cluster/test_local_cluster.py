@@ -104,6 +104,7 @@ def payments(cluster: LocalCluster) -> str:
     return make_topic(cluster, "payments")
 
 
+@pytest.mark.seed_row("0.7")
 def test_a_leader_that_is_killed_under_load_loses_nothing(cluster: LocalCluster) -> None:
     topic = make_topic(cluster, "ledger")
     leader = leader_of(cluster, topic)

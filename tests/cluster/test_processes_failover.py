@@ -104,6 +104,7 @@ def wait_until_whole(cluster: Cluster) -> None:
     wait_until(is_whole, "all voters have caught up")
 
 
+@pytest.mark.seed_row("0.8")
 @pytest.mark.parametrize("name", CASES)
 def test_another_controller_takes_over(
     cluster: Cluster, flavour: Flavour, name: str, capsys: pytest.CaptureFixture[str]

@@ -82,6 +82,7 @@ def wait_until_gone(cluster: Cluster, node: ClusterNode) -> None:
         )
 
 
+@pytest.mark.seed_row("0.14")
 def test_offsets_of_groups_get_three_replicas_from_a_json_file(
     cluster: Cluster, plan: Path
 ) -> None:
@@ -123,6 +124,7 @@ def group_member(servers: str, at: TopicPartition) -> "BlockingConsumer[bytes, b
     return consumer
 
 
+@pytest.mark.seed_row("1.7")
 def test_partitions_go_where_generate_proposes_and_back_under_load(
     cluster: Cluster, plan: Path
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_follower_with_a_wiped_disk_gets_everything_again(cluster: Cluster) ->
     assert values == [b"%d" % number for number in range(21)]
 
 
+@pytest.mark.seed_row("0.8")
 def test_a_leader_that_slept_through_its_session_acknowledges_nothing_for_all(
     cluster: Cluster,
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_leader_that_slept_through_its_session_acknowledges_nothing_for_all(
     assert see(successor, "slept").values == [b"before", b"after"]
 
 
+@pytest.mark.seed_row("3.2", "3.7")
 def test_reads_end_at_the_high_watermark_and_too_few_in_sync_refuse_writes(
     tmp_path: Path, flavour: Flavour
 ) -> None:
@@ -141,6 +143,7 @@ def write_past_a_stopped_follower(
     pytest.fail(f"{TRIES_MAX} times the follower had left the ISR before reads were seen")
 
 
+@pytest.mark.seed_row("3.5")
 def test_logs_that_parted_in_two_elections_end_equal(tmp_path: Path, flavour: Flavour) -> None:
     """The logs of KIP-101 and KIP-279: three replicas, three endings, of three epochs."""
     with Cluster(tmp_path, ONE_CONTROLLER, flavour, configs=NEVER_LAGGING) as cluster:

@@ -17,6 +17,7 @@ MOST = 1.5  # one answer may exceed the bound; without a throttle it is ten time
 VALUES_MIN = 100  # fewer say nothing
 
 
+@pytest.mark.seed_row("1.8")
 def test_a_cancelled_and_repeated_move_loses_nothing_and_keeps_to_its_throttle(
     tmp_path: Path,
 ) -> None:

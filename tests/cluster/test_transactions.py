@@ -273,6 +273,7 @@ def take_producer_ids(cluster: Cluster) -> list[int]:
     return ids
 
 
+@pytest.mark.seed_row("0.3")
 def test_what_is_copied_in_transactions_is_there_once_though_brokers_are_killed(
     tmp_path: Path, flavour: Flavour
 ) -> None:

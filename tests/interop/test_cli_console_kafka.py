@@ -179,6 +179,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.seed_row("2.3")
 @pytest.mark.parametrize("arguments", PLACES)
 def test_reading_begins_and_ends_where_kafka_does(both: Both, arguments: list[str]) -> None:
     both.compare("console-consumer", "--topic", "texts", *arguments)
@@ -231,6 +232,7 @@ def internal_topics(broker: Broker) -> Broker:
     return broker
 
 
+@pytest.mark.seed_row("0.15")
 @pytest.mark.parametrize(
     ("topic", "name", "short", "records"),
     [
@@ -326,6 +328,7 @@ def stored(client: Confluent, topic: str, number: int) -> list[Any]:
     return [(each.record.key, each.record.value, tuple(each.record.headers)) for each in seen]
 
 
+@pytest.mark.seed_row("2.3")
 @pytest.mark.parametrize(("arguments", "text"), READERS)
 def test_lines_become_the_records_that_kafka_makes_of_them(
     broker: Broker, arguments: list[str], text: str

@@ -54,6 +54,7 @@ SENT = [
 ]
 
 
+@pytest.mark.seed_row("1.9")
 @pytest.mark.parametrize("arguments", SENT)
 def test_figures_of_a_producer_come_in_the_same_lines(broker: Broker, arguments: list[str]) -> None:
     asked = ["--topic", "sent", "--num-records", "500", *arguments]
@@ -84,6 +85,7 @@ READ = [
 ]
 
 
+@pytest.mark.seed_row("1.9")
 @pytest.mark.parametrize("arguments", READ)
 def test_figures_of_a_consumer_come_in_the_same_lines(broker: Broker, arguments: list[str]) -> None:
     said = compare(broker, "consumer-perf-test", "--topic", "read", *arguments)

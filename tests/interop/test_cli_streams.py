@@ -338,6 +338,7 @@ def test_keys_are_spread_as_asked(broker: Broker, server: list[str], topic: str)
     ]
 
 
+@pytest.mark.seed_row("1.9")
 def test_throughput_by_partitions_is_measured_and_leaves_nothing(
     broker: Broker, server: list[str]
 ) -> None:

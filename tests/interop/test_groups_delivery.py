@@ -58,6 +58,7 @@ def process_until_the_end(broker: Broker, topic: str, crash_at: int | None, **as
     return [int(number) for number in run.stdout.split()]
 
 
+@pytest.mark.seed_row("0.5")
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("commit", "first", "second"),
@@ -123,6 +124,7 @@ def commit(broker: Broker, topic: str, offset: int) -> None:
         consumer.close()
 
 
+@pytest.mark.seed_row("4.10")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
 def test_with_a_valid_commit_auto_offset_reset_does_not_matter(
@@ -132,6 +134,7 @@ def test_with_a_valid_commit_auto_offset_reset_does_not_matter(
     assert first_offset(broker, topic, protocol, reset) == 5
 
 
+@pytest.mark.seed_row("4.10")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("state", ["no commit", "below the log", "above the log"])
 def test_without_a_valid_commit_auto_offset_reset_decides(

@@ -248,6 +248,7 @@ def _print_offsets_topic(side: Tools, formatter: str) -> list[str]:
     return printed.replace('}{"key"', '}\n{"key"').splitlines()  # it prints no line ends
 
 
+@pytest.mark.seed_row("0.10")
 def test_the_offsets_formatter_reads_our_commits(sides: Sides) -> None:
     """Checks our __consumer_offsets, as the console consumer prints it, against Kafka's."""
     sides.compare("consumer-groups", "--describe", "--group", "simple")
@@ -260,6 +261,7 @@ def test_the_offsets_formatter_reads_our_commits(sides: Sides) -> None:
     assert clean[0] == clean[1]
 
 
+@pytest.mark.seed_row("0.10")
 def test_the_group_metadata_formatter_reads_our_groups(sides: Sides) -> None:
     last: list[Any] = []
     for each in sides:

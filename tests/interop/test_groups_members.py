@@ -112,6 +112,7 @@ def topic() -> str:
     return f"topic-{next(_numbers)}-"
 
 
+@pytest.mark.seed_row("2.2", "4.9")
 @cases(quick=PYTHON)
 def test_each_partition_has_one_member_as_members_come_and_go(
     start: Start, witness: Confluent, topic: str
@@ -136,6 +137,7 @@ def test_each_partition_has_one_member_as_members_come_and_go(
     assert not any(member.errors for member in members)
 
 
+@pytest.mark.seed_row("4.9")
 @cases(quick=PROVEN)
 def test_the_others_take_over_from_one_that_was_killed(
     start: Start, servers: str, witness: Confluent, topic: str
@@ -153,6 +155,7 @@ def test_the_others_take_over_from_one_that_was_killed(
     wait_for_share(members, partitions)
 
 
+@pytest.mark.seed_row("4.9")
 @cases(quick=PYTHON)
 def test_new_partitions_are_assigned(
     start: Start, kind: Kind, witness: Confluent, topic: str
@@ -165,6 +168,7 @@ def test_new_partitions_are_assigned(
     wait_for_share(members, partitions_of(topic, 6))
 
 
+@pytest.mark.seed_row("4.9")
 @cases(quick=[Kind("confluent"), Kind("aiokafka")])
 def test_a_pattern_catches_a_topic_that_comes_later(
     start: Start, kind: Kind, witness: Confluent, topic: str

@@ -73,6 +73,7 @@ def settled(members: list[Member], topic: str) -> None:
         member.restarts = 0
 
 
+@pytest.mark.seed_row("4.2")
 @pytest.mark.parametrize(
     ("kind", "assignor"),
     [

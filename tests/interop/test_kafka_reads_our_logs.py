@@ -74,6 +74,7 @@ def names(folder: Path, kind: str) -> list[Path]:
     return found
 
 
+@pytest.mark.seed_row("1.1")
 def test_its_dump_tool_finds_our_segments_valid(folder: Path) -> None:
     text = dump_log(names(folder, ".log"), "--print-data-log", "--deep-iteration", cwd=folder)
     batches = re.findall(r"baseOffset: (\d+) lastOffset: (\d+) .* isvalid: (\w+)", text)
@@ -112,6 +113,7 @@ def test_its_dump_tool_reads_our_snapshots_and_aborted_transactions(folder: Path
     assert re.search(r"producerId: 8 firstOffset: 124 lastOffset: 127", aborted)
 
 
+@pytest.mark.seed_row("1.1")
 def test_a_real_node_serves_a_log_that_we_wrote(tmp_path: Path) -> None:
     """Kafka makes a topic, we write its log while it is down, Kafka serves our records."""
     data_dir = tmp_path / "data"

@@ -73,6 +73,7 @@ def codec_on_disk(client: Client, codec: str) -> CompressionType:
     return CompressionType[codec.upper()]
 
 
+@pytest.mark.seed_row("1.11")
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_goes_in_and_comes_out(client: Client, codec: str, tmp_path: Path) -> None:
     client.create_topic("t")
@@ -85,6 +86,7 @@ def test_every_codec_goes_in_and_comes_out(client: Client, codec: str, tmp_path:
     assert wanted in batch_codecs(log) <= {wanted, CompressionType.NONE}
 
 
+@pytest.mark.seed_row("1.11")
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_topic_may_want_another_codec_than_the_producer(
     client: Client, codec: str, tmp_path: Path
@@ -161,12 +163,14 @@ def test_offsets_are_found_by_timestamp(client: Client) -> None:
     assert client.offsets_at("t", asked) == [0, 0, 1, 4, 9, None]
 
 
+@pytest.mark.seed_row("1.2")
 def test_an_unknown_topic_is_created_on_demand(broker: Broker, client: Client) -> None:
     client.produce("fresh", NUMBERED)
     assert client.partition_counts() == {"fresh": 1}
     assert client.consume("fresh", len(NUMBERED)) == seen(NUMBERED)
 
 
+@pytest.mark.seed_row("1.2")
 @pytest.mark.parametrize("kind", client_kinds(), ids=lambda kind: kind.name)
 def test_no_topic_comes_to_be_where_that_is_off(kind: type[Client]) -> None:
     with Broker(config={"auto.create.topics.enable": "false"}) as broker:
@@ -196,6 +200,7 @@ def test_a_topic_grows_and_keeps_its_records(client: Client) -> None:
     assert client.consume("t", 10) == client.consume("t", 10, partition=2) == seen(NUMBERED)
 
 
+@pytest.mark.seed_row("1.14")
 def test_deleted_records_are_gone_and_offsets_stay(client: Client) -> None:
     client.create_topic("t")
     client.produce("t", NUMBERED, partition=0)
@@ -222,6 +227,7 @@ def poll_for(tail: Tail, count: int) -> list[Seen]:
     return found
 
 
+@pytest.mark.seed_row("0.2")
 def test_a_consumer_at_the_end_gets_what_comes_later_at_once(
     broker: Broker, client: Client
 ) -> None:
@@ -234,6 +240,7 @@ def test_a_consumer_at_the_end_gets_what_comes_later_at_once(
             assert poll_for(tail, 1) == [Seen(3 + number, record)]
 
 
+@pytest.mark.seed_row("0.2")
 def test_a_fetch_waits_until_its_least_bytes_are_there(broker: Broker, client: Client) -> None:
     client.create_topic("t")
     with client.tail("t", min_bytes=50_000, wait_ms_max=FETCH_WAIT_MS) as tail:

@@ -55,6 +55,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell.run("stop")
 
 
+@pytest.mark.seed_row("4.11")
 def test_a_server_in_the_background_serves_until_it_is_stopped(shell: Shell) -> None:
     daemon = shell.start()
     topics = ["topics", "--bootstrap-server", f"127.0.0.1:{shell.port}"]

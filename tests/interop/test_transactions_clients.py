@@ -133,6 +133,7 @@ def topic(servers: str) -> str:
     return new_topic(servers)
 
 
+@pytest.mark.seed_row("0.3")
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(make: Make, topic: str) -> None:
     with opened(make()) as producer:
         for number in range(6):
@@ -149,6 +150,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(make: Make, topic:
         assert len(producer.read(topic, committed=False)) == 18
 
 
+@pytest.mark.seed_row("0.3")
 def test_an_open_transaction_is_seen_by_those_who_do_not_mind(make: Make, topic: str) -> None:
     with opened(make()) as producer:
         producer.begin()

@@ -126,6 +126,7 @@ def read_committed(node: NodeProcess, partition: int) -> list[bytes | None]:
     return [each.value() for messages in batches for each in messages if each.error() is None]
 
 
+@pytest.mark.seed_row("0.3")
 def test_the_copier_copies_each_record_once(tmp_path: Path, kafka_libs: Path) -> None:
     logs = [tmp_path / f"copier-{partition}.log" for partition in range(PARTITIONS)]
     with NodeProcess(tmp_path / "data", ("--log-level", "error")) as node, ExitStack() as stack:

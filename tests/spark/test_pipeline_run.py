@@ -52,6 +52,7 @@ def rows(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
     return [tuple(row) for row in found.collect()]
 
 
+@pytest.mark.seed_row("U.2")
 def test_every_row_comes_out_once_or_is_put_aside_and_a_reset_begins_anew(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -117,18 +117,21 @@ def check(found: dict[str, Any], servers: str) -> None:
     assert sorted(value.decode() for value, _ in consume(servers, "out", 2)) == EXPECTED["topic"]
 
 
+@pytest.mark.seed_row("U.2")
 def test_on_threads(spark: SparkSession, servers: str, file: Path) -> None:
     definition = pipeline.load(file)
     assert definition.spark.master == "local[2]"
     check(cluster_program.run_all(spark, definition, servers, file.parent), servers)
 
 
+@pytest.mark.seed_row("U.2")
 def test_on_a_local_cluster_of_two_processes(servers: str, file: Path) -> None:
     found = run_on("local-cluster[2,1,1024]", file, servers, SMALL)
     check(found, servers)
     assert found["pythons"] == [[odradek.__file__, True]]
 
 
+@pytest.mark.seed_row("U.2")
 def test_on_a_standalone_cluster_of_two_workers(
     cluster: str, cluster_folder: Path, servers: str, file: Path
 ) -> None:
@@ -161,6 +164,7 @@ def test_on_executors_that_lack_the_package_and_get_it_as_a_file(
         assert not is_installed
 
 
+@pytest.mark.seed_row("U.2")
 def test_over_spark_connect(connect: str, servers: str, file: Path) -> None:
     check(run_on(connect, file, servers, {}), servers)
 

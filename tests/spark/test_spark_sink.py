@@ -42,6 +42,7 @@ def found(broker: Broker, topic: str) -> list[str]:
     )
 
 
+@pytest.mark.seed_row("U.2")
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_batch_goes_where_javas_client_would_put_it(
     spark: SparkSession, broker: Broker, guarantee: str
@@ -130,6 +131,7 @@ def run_stream(
     assert query.exception() is None
 
 
+@pytest.mark.seed_row("U.2")
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_stream_goes_on_where_it_was(
     spark: SparkSession, broker: Broker, tmp_path: Path, guarantee: str
@@ -145,6 +147,7 @@ def test_a_stream_goes_on_where_it_was(
     assert found(broker, topic) == expected(300)
 
 
+@pytest.mark.seed_row("0.4")
 @pytest.mark.parametrize(("marker", "copies"), [("with", 1), ("without", 2)])
 def test_a_batch_that_spark_runs_again_is_written_once(
     spark: SparkSession, broker: Broker, tmp_path: Path, marker: str, copies: int

@@ -176,6 +176,7 @@ def everything_once() -> Counter[bytes | None]:
     return Counter(f"{number}-{row}".encode() for number in range(FILES) for row in range(ROWS))
 
 
+@pytest.mark.seed_row("0.4")
 @pytest.mark.parametrize("seed", [1])
 def test_drivers_and_workers_are_killed_and_every_row_is_there_once(
     broker: Broker, folder: Path, seed: int
@@ -185,6 +186,7 @@ def test_drivers_and_workers_are_killed_and_every_row_is_there_once(
     assert counted(broker) == everything_once(), f"seed {seed}: {', '.join(map(str, kills))}"
 
 
+@pytest.mark.seed_row("0.4")
 def test_without_markers_rows_are_there_twice(broker: Broker, folder: Path) -> None:
     kills = [Kill("worker", "EndTxn", 1), Kill("driver", "EndTxn", 1)]
     Killing(broker, folder, "odradek.testing.withoutMarker=true").run(kills)

@@ -80,6 +80,7 @@ def send(broker: Broker, topic: str, values: list[str], partition: int = 0) -> N
     )
 
 
+@pytest.mark.seed_row("U.2")
 def test_a_topic_is_a_data_frame_with_the_columns_of_sparks_kafka_source(
     spark: SparkSession, broker: Broker
 ) -> None:
@@ -143,6 +144,7 @@ def _split(folder: str) -> tuple[str, int]:
     return topic, int(number)
 
 
+@pytest.mark.seed_row("U.2")
 def test_a_stream_goes_on_after_a_restart_with_what_is_new_and_new_partitions(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ LEGACY = [
 LEGACY_WRITTEN = LEGACY + [("java", magic, codec) for magic in (0, 1) for codec in LEGACY_CODECS]
 
 
+@pytest.mark.seed_row("1.10")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_we_read_their_batches(library: str, codec: str) -> None:
@@ -70,6 +71,7 @@ def test_their_batches_become_a_table(library: str, codec: str) -> None:
     assert headers[1:] == [None] * (len(records) - 1)
 
 
+@pytest.mark.seed_row("1.10")
 @pytest.mark.parametrize(("library", "magic", "codec"), LEGACY_WRITTEN)
 def test_we_read_their_message_sets(library: str, magic: int, codec: str) -> None:
     blob = path_of(library, codec, magic).read_bytes()

@@ -87,6 +87,7 @@ def data_records(log: Log) -> Iterator[Record]:
             offset = header.next_offset
 
 
+@pytest.mark.seed_row("1.1")
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_every_partition_has_the_records_a_real_consumer_read(name: str, tmp_path: Path) -> None:
     data_dir = unpack(name, tmp_path)

@@ -54,6 +54,7 @@ def blocks(text: str) -> list[list[str]]:
     return sorted(found)
 
 
+@pytest.mark.seed_row("0.10", "3.4", "4.5")
 @pytest.mark.parametrize("stored", STORED, ids=str)
 def test_dump_is_what_kafka_prints(
     stored: Path, data_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
@@ -69,6 +70,7 @@ def test_dump_is_what_kafka_prints(
     assert result.exit_code == ("Exception in thread" in expected(stored, ".stderr"))
 
 
+@pytest.mark.seed_row("3.4")
 def test_every_kind_of_file_has_a_stored_dump() -> None:
     suffixes = {
         suffix

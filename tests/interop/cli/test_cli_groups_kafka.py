@@ -33,6 +33,7 @@ DESCRIBED = [
 ]
 
 
+@pytest.mark.seed_row("2.2", "2.3")
 @pytest.mark.parametrize("arguments", DESCRIBED)
 def test_groups_are_listed_and_described_alike(tools: ToolPair, arguments: str) -> None:
     is_ordered = "--list" not in arguments and "classic" not in arguments

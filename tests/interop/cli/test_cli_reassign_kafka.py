@@ -168,6 +168,7 @@ def fill(pair: Pair, batches: int) -> None:
             client.produce(name, [Sent(None, b"%d" % number)], partition=0)
 
 
+@pytest.mark.seed_row("1.7")
 def test_a_partition_moves_to_another_broker_and_back(cluster: Cluster, pair: Pair) -> None:
     fill(pair, 1)
     for replicas in ([2], [1, 2], [2, 1], [1]):
@@ -189,6 +190,7 @@ def test_a_partition_moves_to_another_broker_and_back(cluster: Cluster, pair: Pa
         assert f"\tReplicas: {','.join(map(str, replicas))}\t" in partition
 
 
+@pytest.mark.seed_row("1.8")
 def test_a_move_under_way_is_shown_throttled_and_cancelled_alike(
     cluster: Cluster, pair: Pair
 ) -> None:

@@ -72,6 +72,7 @@ def documents(text: str) -> list[Any]:
     return found
 
 
+@pytest.mark.seed_row("0.10", "0.15")
 @pytest.mark.parametrize(
     ("topic", "name", "short", "records"),
     [
@@ -188,6 +189,7 @@ def test_verifiable_consumers_tell_the_same(tools: ToolPair, names: tuple[str, s
     assert sum(each["name"] == "record_data" for each in told) == 3
 
 
+@pytest.mark.seed_row("3.4", "4.5")
 def test_files_of_a_broker_are_dumped_alike(tools: ToolPair) -> None:
     described = json.loads(tools.ours("log-dirs", "--describe", "--json").out)
     folder = Path(described["brokers"][0]["logDirs"][0]["logDir"]) / "t-1"

@@ -43,6 +43,7 @@ DESCRIBED = [
 ]
 
 
+@pytest.mark.seed_row("2.3")
 @pytest.mark.parametrize("arguments", DESCRIBED)
 def test_topics_are_described_alike(tools: ToolPair, arguments: str) -> None:
     ours, kafkas = (
@@ -61,6 +62,7 @@ def test_a_topic_is_described_by_its_id(tools: ToolPair) -> None:
     assert ours[1].endswith("\tElr: N/A\tLastKnownElr: N/A")
 
 
+@pytest.mark.seed_row("2.3")
 @pytest.mark.parametrize("arguments", ["--list", "--list --exclude-internal", "--list --topic u"])
 def test_topics_are_listed_alike(tools: ToolPair, arguments: str) -> None:
     assert tools.compare("topics", *arguments.split())
@@ -80,6 +82,7 @@ def both(tools: ToolPair, names: tuple[str, str], tool: str, *arguments: str) ->
     return ours
 
 
+@pytest.mark.seed_row("4.11")
 def test_a_topic_lives_alike(tools: ToolPair, names: tuple[str, str]) -> None:
     create = ("--create", "--topic", "NAME", "--partitions", "2", "--config", "retention.ms=1000")
     assert both(tools, names, "topics", *create) == ["Created topic NAME."]
@@ -210,6 +213,7 @@ OFFSETS = [
 ]
 
 
+@pytest.mark.seed_row("2.3")
 @pytest.mark.parametrize("arguments", OFFSETS)
 def test_offsets_are_the_same(tools: ToolPair, arguments: str) -> None:
     # Other tests write here: the ends of Kafka's own topics may move between two answers.
@@ -237,6 +241,7 @@ def test_offsets_that_cannot_be_found(tools: ToolPair, arguments: str) -> None:
     assert ours.err.splitlines()[0] == said
 
 
+@pytest.mark.seed_row("1.14")
 def test_records_are_deleted_alike(tools: ToolPair, names: tuple[str, str], tmp_path: Path) -> None:
     both(tools, names, "topics", "--create", "--topic", "NAME", "--partitions", "2")
     tools.wait_for_topics(*names, partitions=2)
@@ -289,6 +294,7 @@ def test_elections_end_alike(tools: ToolPair, arguments: str) -> None:
     assert first == [line.split("nowhere-0")[0] for line in kafkas.lines]
 
 
+@pytest.mark.seed_row("1.6")
 def test_elections_from_a_file(tools: ToolPair, tmp_path: Path) -> None:
     plan = tmp_path / "elections.json"
     rows = [{"topic": "t", "partition": 1}, {"topic": "t", "partition": 0}]
@@ -332,6 +338,7 @@ def test_elections_from_no_such_file_are_refused_alike(
     assert len(ours.err.splitlines()) == 1
 
 
+@pytest.mark.seed_row("1.7")
 def test_reassignments_are_proposed_alike(tools: ToolPair, tmp_path: Path) -> None:
     plan = tmp_path / "topics.json"
     plan.write_text(json.dumps({"version": 1, "topics": [{"topic": "u"}, {"topic": "t"}]}))

@@ -20,6 +20,7 @@ def code_of(error: KafkaError | None) -> ErrorCode:
     return error.code
 
 
+@pytest.mark.seed_row("1.4")
 def test_topics_are_created_described_and_deleted(cluster_address: str) -> None:
     plain, placed, taken = fresh("plain"), fresh("placed"), fresh("taken")
 
@@ -92,6 +93,7 @@ def test_validation_changes_nothing(cluster_address: str) -> None:
     with_admin(cluster_address, work)
 
 
+@pytest.mark.seed_row("1.4")
 def test_partitions_are_added(cluster_address: str) -> None:
     name = fresh("grown")
 
@@ -113,6 +115,7 @@ def test_partitions_are_added(cluster_address: str) -> None:
     with_admin(cluster_address, work)
 
 
+@pytest.mark.seed_row("1.4")
 def test_offsets_are_found_and_records_deleted(cluster_address: str) -> None:
     name = fresh("offsets")
     partition, empty = TopicPartition(name, 0), TopicPartition(name, 1)
@@ -164,6 +167,7 @@ def test_an_election_that_is_not_needed_says_so(cluster_address: str) -> None:
     with_admin(cluster_address, work)
 
 
+@pytest.mark.seed_row("1.4")
 def test_configs_of_a_topic(cluster_address: str) -> None:
     name = fresh("configured")
     topic, absent = ConfigResource.topic(name), ConfigResource.topic("nowhere")

@@ -53,6 +53,7 @@ def java_assignments(libs: Path, cases: list[Case]) -> list[dict[str, list[tuple
     ]
 
 
+@pytest.mark.seed_row("4.1", "4.2")
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.parametrize("assignor", list(ASSIGNORS))

@@ -28,6 +28,7 @@ def numbers(count: int) -> list[bytes | None]:
     return [b"%d" % number for number in range(count)]
 
 
+@pytest.mark.seed_row("2.1")
 def test_every_thread_finds_its_records_in_its_order(cluster_address: str) -> None:
     topic = new_topic(cluster_address, partitions=3)
     with (
@@ -89,6 +90,7 @@ def test_serializers_see_every_record() -> None:
         assert values_in(broker.bootstrap_servers, "t") == [b"text"] * 20
 
 
+@pytest.mark.seed_row("3.8")
 def test_memory_that_is_full_holds_the_sender_up_and_then_says_so() -> None:
     with (
         Broker(topics=["t"], memory=True) as broker,

@@ -132,6 +132,7 @@ def slow_sender(servers: str) -> dict[str, Any]:
     return {"bootstrap.servers": servers, "batch.size": 2000, **PATIENT}
 
 
+@pytest.mark.seed_row("2.1")
 @pytest.mark.slow
 def test_ten_thousand_records_arrive_once_and_in_order_through_kills(node: NodeProcess) -> None:
     topic = new_topic(node.bootstrap_servers)
@@ -172,6 +173,7 @@ def test_ten_thousand_records_arrive_once_and_in_order_while_kafka_restarts(
 # Keys.
 
 
+@pytest.mark.seed_row("2.6")
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.usefixtures("kafka_libs")

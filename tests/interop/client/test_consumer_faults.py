@@ -56,6 +56,7 @@ def member(broker: Broker, protocol: str = "classic", **settings: Any) -> Consum
     return reader(broker, group_id="g", **settings)
 
 
+@pytest.mark.seed_row("2.5")
 @pytest.mark.parametrize(
     "error",
     [
@@ -96,6 +97,7 @@ async def read_through(consumer: Consumer, number: int) -> list[ConsumerRecord]:
     return records
 
 
+@pytest.mark.seed_row("2.5")
 def test_a_refusal_for_good_is_raised(broker: Broker) -> None:
     async def scenario() -> None:
         async with reader(broker) as consumer:
@@ -109,6 +111,7 @@ def test_a_refusal_for_good_is_raised(broker: Broker) -> None:
     run(scenario)
 
 
+@pytest.mark.seed_row("2.5")
 def test_what_is_tried_again_is_raised_if_one_wants_to_know(broker: Broker) -> None:
     fill(broker.bootstrap_servers, "t", 3, 1)
 
@@ -375,6 +378,7 @@ def test_a_killed_node_comes_back_and_reading_goes_on(tmp_path: Path, protocol: 
         run(scenario, 300)
 
 
+@pytest.mark.seed_row("0.5")
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["at-most-once", "at-least-once"])
 def test_a_killed_consumer_loses_or_repeats_as_it_commits(broker: Broker, mode: str) -> None:

@@ -229,6 +229,7 @@ def test_another_subscription_takes_effect(cluster_address: str, protocol: str) 
     run(scenario)
 
 
+@pytest.mark.seed_row("0.16")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_commits_on_request_with_metadata_and_soon(cluster_address: str, protocol: str) -> None:
     topic, group = make_topic(cluster_address), fresh("group")
@@ -281,6 +282,7 @@ def test_automatic_commits_follow_what_was_handed_out(cluster_address: str) -> N
     run(scenario)
 
 
+@pytest.mark.seed_row("4.10")
 def test_a_committed_offset_is_stronger_than_the_reset(cluster_address: str) -> None:
     topic, group = make_topic(cluster_address), fresh("group")
     fill(cluster_address, topic, 10, 1)

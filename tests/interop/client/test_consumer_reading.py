@@ -140,6 +140,7 @@ def test_every_codec_is_read(cluster_address: str, codec: str) -> None:
     run(scenario)
 
 
+@pytest.mark.seed_row("2.4")
 def test_a_paused_partition_stalls_alone(cluster_address: str) -> None:
     topic = make_topic(cluster_address, 2)
     fill(cluster_address, topic, 30, 2)
@@ -221,6 +222,7 @@ def test_lag_is_known_once_something_was_fetched(cluster_address: str) -> None:
     run(scenario)
 
 
+@pytest.mark.seed_row("4.10")
 @pytest.mark.parametrize(
     ("reset", "offset"), [("earliest", 0), ("latest", 10), ("by_duration:PT1H", 5)]
 )
@@ -304,6 +306,7 @@ def transactional(servers: str, topic: str, values: list[bytes], *, commit: bool
         producer.abort_transaction(SECONDS_MAX)
 
 
+@pytest.mark.seed_row("0.3")
 @pytest.mark.parametrize("way", ["one by one", "lists", "tables"])
 def test_what_was_aborted_is_not_read_by_those_who_read_committed(
     cluster_address: str, way: str

@@ -15,6 +15,7 @@ from odradek.core.errors import ErrorCode
 from tests.interop.client.produced_records import new_topic, read_topic, values_in
 
 
+@pytest.mark.seed_row("2.6")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_arrive_as_they_were_sent(cluster_address: str, codec: str) -> None:
     topic = new_topic(cluster_address)
@@ -58,6 +59,7 @@ def test_a_broker_that_sets_the_time_tells_which(cluster_address: str) -> None:
     assert told.timestamp == read_topic(cluster_address, topic)[0].timestamp > 1
 
 
+@pytest.mark.seed_row("2.6")
 def test_keys_go_where_java_and_librdkafka_put_them(cluster_address: str) -> None:
     topic = new_topic(cluster_address, partitions=7)
     keys = [b"key-%d" % number for number in range(60)] + [b"", b"\xff" * 5]
@@ -264,6 +266,7 @@ def test_callbacks_of_all_records_have_been_called_by_then(
     assert asyncio.run(produce()) == [b"second"]
 
 
+@pytest.mark.seed_row("4.7")
 def test_many_tasks_may_send_at_once(cluster_address: str) -> None:
     topic = new_topic(cluster_address, partitions=4)
 

@@ -75,6 +75,7 @@ def test_refusals_that_pass_are_not_noticed(broker: Broker, topic: str, refusal:
     assert values_in(broker.bootstrap_servers, topic) == numbers(200)
 
 
+@pytest.mark.seed_row("0.6")
 def test_answers_that_get_lost_duplicate_nothing(broker: Broker, topic: str) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "batch.size": 500, **FAST}
@@ -186,6 +187,7 @@ def test_a_refusal_for_good_harms_only_its_own_batch(broker: Broker, topic: str)
     assert sorted(map(str, values_in(broker.bootstrap_servers, topic))) == ["b'0'", "b'1'", "b'2'"]
 
 
+@pytest.mark.seed_row("3.8")
 def test_memory_that_is_full_blocks_and_then_says_so(broker: Broker, topic: str) -> None:
     async def main() -> None:
         settings = {
@@ -212,6 +214,7 @@ def test_memory_that_is_full_blocks_and_then_says_so(broker: Broker, topic: str)
     run(main)
 
 
+@pytest.mark.seed_row("4.7")
 def test_senders_that_wait_for_memory_go_on_in_their_turn(broker: Broker, topic: str) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "buffer.memory": 32_768}

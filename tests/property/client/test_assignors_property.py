@@ -39,6 +39,7 @@ def settle(assignor: str, topics: Mapping[str, int], members: dict[str, list[str
     raise AssertionError("a group that never settles")
 
 
+@pytest.mark.seed_row("4.1")
 @pytest.mark.parametrize("assignor", list(ASSIGNORS))
 @given(seed=SEEDS)
 def test_nothing_is_given_twice_or_to_whom_does_not_want_it(assignor: str, seed: int) -> None:
@@ -53,6 +54,7 @@ def test_nothing_is_given_twice_or_to_whom_does_not_want_it(assignor: str, seed:
         assert set(partitions) == wanted(case)
 
 
+@pytest.mark.seed_row("4.1")
 @pytest.mark.parametrize("assignor", ["roundrobin", *STICKY])
 @given(seed=SEEDS)
 def test_members_that_want_the_same_have_as_much(assignor: str, seed: int) -> None:
@@ -66,6 +68,7 @@ def test_members_that_want_the_same_have_as_much(assignor: str, seed: int) -> No
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.seed_row("4.1")
 @given(seed=SEEDS)
 def test_a_range_is_cut_per_topic(seed: int) -> None:
     case = random_case(Random(seed), "range", same_topics=True)
@@ -76,6 +79,7 @@ def test_a_range_is_cut_per_topic(seed: int) -> None:
         assert all(run == list(range(run[0], run[0] + len(run))) for run in runs if run)
 
 
+@pytest.mark.seed_row("4.2")
 @pytest.mark.parametrize("assignor", STICKY)
 @given(seed=SEEDS)
 def test_a_lost_members_partitions_move_and_the_others_stay(assignor: str, seed: int) -> None:
@@ -96,6 +100,7 @@ def test_a_lost_members_partitions_move_and_the_others_stay(assignor: str, seed:
         assert set(before[name]) <= set(after[name])
 
 
+@pytest.mark.seed_row("4.2")
 @pytest.mark.parametrize("assignor", STICKY)
 @given(seed=SEEDS)
 def test_a_settled_group_stays_as_it_is(assignor: str, seed: int) -> None:
@@ -109,6 +114,7 @@ def test_a_settled_group_stays_as_it_is(assignor: str, seed: int) -> None:
     }
 
 
+@pytest.mark.seed_row("4.2")
 @given(seed=SEEDS)
 def test_what_moves_is_first_only_taken_away(seed: int) -> None:
     case = random_case(Random(seed), "cooperative-sticky")

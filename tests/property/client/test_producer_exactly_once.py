@@ -301,6 +301,7 @@ def act(made: World, kind: str, first: int, second: int) -> None:
     made.check()
 
 
+@pytest.mark.seed_row("0.6")
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(steps=STEPS, in_flight_max=st.integers(1, 5), grows=st.booleans())
@@ -313,6 +314,7 @@ def test_each_record_is_in_the_log_once_and_in_order(
         check_logs(made)
 
 
+@pytest.mark.seed_row("2.1")
 @pytest.mark.parametrize("seed", range(40))
 def test_the_same_on_long_walks(seed: int) -> None:
     """Faults that need several others before them; one of a kind is rare in short lists."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ def cases(draw: st.DrawFn) -> tuple[list[UsableBroker], int, int, Random]:
     return brokers, draw(st.integers(1, 40)), factor, Random(draw(st.integers(0, 1000)))
 
 
+@pytest.mark.seed_row("1.3", "1.5")
 @given(cases())
 def test_balanced(case: tuple[list[UsableBroker], int, int, Random]) -> None:
     brokers, partitions, factor, random = case
@@ -45,6 +47,7 @@ def test_balanced(case: tuple[list[UsableBroker], int, int, Random]) -> None:
     assert spread(everywhere, ids) <= (1 if len(set(racks.values())) == 1 else 2)
 
 
+@pytest.mark.seed_row("1.3")
 @given(
     st.lists(
         st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), min_size=1, max_size=9

@@ -209,6 +209,7 @@ def newest_values(records: list[Record]) -> dict[bytes, Record]:
     return {key: record for key, record in newest.items() if record.value is not None}
 
 
+@pytest.mark.seed_row("0.9")
 def test_cleaning_keeps_its_promises() -> None:
     run_state_machine_as_test(
         CleanerMachine, settings=settings(max_examples=15, stateful_step_count=25, deadline=None)

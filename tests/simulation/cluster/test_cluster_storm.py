@@ -40,6 +40,7 @@ def test_the_quorum_alone_agrees_through_a_storm(seed: int) -> None:
     check(tell(seed, level="quorum"))
 
 
+@pytest.mark.seed_row("0.8")
 @pytest.mark.parametrize("seed", range(5))
 def test_replicated_data_survives_a_storm(seed: int) -> None:
     check(tell(seed, level="data"))

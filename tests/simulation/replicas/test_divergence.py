@@ -36,6 +36,7 @@ def isolate(nodes: ThreeNodes, stack: ExitStack, node_id: int) -> None:
             stack.enter_context(nodes.cut(other, node_id))
 
 
+@pytest.mark.seed_row("3.5")
 def test_a_leader_that_is_cut_off_gives_up_what_it_alone_has() -> None:
     with three_nodes(min_insync_replicas="2") as nodes:
         nodes.run(nodes.send(b"a", b"b", acks="all"))
@@ -66,6 +67,7 @@ def test_logs_are_equal_after_two_elections_in_which_nothing_was_written() -> No
         nodes.wait_until(lambda: are_equal(nodes))
 
 
+@pytest.mark.seed_row("3.2")
 def test_reads_end_at_the_high_watermark_while_a_follower_stands_still() -> None:
     with three_nodes(broker_session_timeout_ms="60000") as nodes:
         nodes.run(nodes.send(b"a", acks="all"))

@@ -1,5 +1,7 @@
 """Leaders go back to the preferred replicas by themselves, or stay, as the configs say."""
 
+import pytest
+
 from tests.simulation.replicas.three_nodes import ThreeNodes, three_nodes
 
 INTERVAL_SECONDS = 20
@@ -14,6 +16,7 @@ def bring_the_leader_back(nodes: ThreeNodes) -> None:
     nodes.wait_until(lambda: nodes.isr() == {1, 2, 3})
 
 
+@pytest.mark.seed_row("1.6")
 def test_the_preferred_replica_leads_again_within_an_interval() -> None:
     with three_nodes(leader_imbalance_check_interval_seconds=str(INTERVAL_SECONDS)) as nodes:
         bring_the_leader_back(nodes)
@@ -23,6 +26,7 @@ def test_the_preferred_replica_leads_again_within_an_interval() -> None:
         assert nodes.run(nodes.read_all()) == [b"after"]
 
 
+@pytest.mark.seed_row("1.6")
 def test_leaders_stay_if_that_is_wanted() -> None:
     with three_nodes(
         leader_imbalance_check_interval_seconds=str(INTERVAL_SECONDS),

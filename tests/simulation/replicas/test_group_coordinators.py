@@ -132,6 +132,7 @@ def test_a_commit_that_too_few_replicas_can_take_leaves_no_trace() -> None:
         assert nodes.run(committed(nodes)) == 3
 
 
+@pytest.mark.seed_row("4.12")
 def test_a_group_goes_on_where_its_coordinator_was_killed() -> None:
     """Killed right after its answer: others have the record, but do not know it to be committed."""
     with replicated_groups() as nodes:
@@ -150,6 +151,7 @@ def kill_coordinator(nodes: ThreeNodes) -> None:
     nodes.wait_until(lambda: nodes.isr(GROUP_TOPIC) == set(IDS))
 
 
+@pytest.mark.seed_row("0.13")
 def test_groups_wait_for_enough_brokers_and_the_log_says_so_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

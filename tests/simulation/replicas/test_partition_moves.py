@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+import pytest
+
 from odradek.client import Admin, Producer
 from odradek.client.admin.partitions import Reassignment
 from odradek.core.ids import TopicPartition
@@ -120,6 +122,7 @@ def test_a_producer_and_a_group_follow_a_partition_around() -> None:
         assert nodes.run(nodes.read_all("t")) == sent
 
 
+@pytest.mark.seed_row("0.14")
 def test_offsets_of_groups_get_more_replicas_and_outlive_their_first_broker() -> None:
     """Row 0.14: a topic of offsets with one replica is widened to three."""
     configs = {"offsets_topic_num_partitions": "2", "offsets_topic_replication_factor": "1"}

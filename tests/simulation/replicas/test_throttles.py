@@ -53,6 +53,7 @@ def catch_up(nodes: ThreeNodes, late: int) -> CatchingUp:
     return CatchingUp(begun, requests)
 
 
+@pytest.mark.seed_row("1.8")
 @pytest.mark.parametrize(
     ("replicas", "rate"),
     [(LEADER_REPLICAS, LEADER_RATE), (FOLLOWER_REPLICAS, FOLLOWER_RATE)],
@@ -65,6 +66,7 @@ def test_a_late_follower_gets_as_many_bytes_a_second_as_it_may(replicas: str, ra
     assert took.requests < 15 * took.seconds, "it asks again when the rate is down, and not before"
 
 
+@pytest.mark.seed_row("1.8")
 def test_only_the_replicas_that_are_named_are_throttled() -> None:
     rates = {LEADER_RATE: "1", FOLLOWER_RATE: "1"}
     lists = {LEADER_REPLICAS: "0:2,0:3", FOLLOWER_REPLICAS: "0:1,1:2"}

@@ -73,12 +73,14 @@ def test_logs_that_part_after_a_loss_of_power_become_equal() -> None:
     assert fetch_until_equal(leader, returned, 1) == [1]
 
 
+@pytest.mark.seed_row("3.5")
 def test_logs_that_parted_in_one_change_of_leaders_become_equal() -> None:
     """KIP-279: the leader has no records of the follower's last epoch."""
     leader = log_of((0, 0), (2, 10), end=20)
     assert fetch_until_equal(leader, log_of((0, 0), (1, 10), end=15), 3) == [10]
 
 
+@pytest.mark.seed_row("3.5")
 def test_logs_that_parted_in_many_changes_of_leaders_become_equal() -> None:
     """KIP-279: neither has the epochs of the other, and each round of fetching skips some."""
     leader = log_of((0, 0), (2, 10), (4, 15), end=18)

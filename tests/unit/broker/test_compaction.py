@@ -22,6 +22,7 @@ def wait_for_fewer_bytes(log: Log, limit: int) -> None:
         pause.wait(0.02)
 
 
+@pytest.mark.seed_row("0.9")
 @pytest.mark.slow
 def test_a_compacted_topic_keeps_only_the_newest_values() -> None:
     config = {"log.cleaner.enable": "true", "log.cleaner.backoff.ms": "100"}

@@ -176,6 +176,7 @@ def test_a_topic_that_is_asked_for_has_the_default_number_of_partitions() -> Non
         assert len(topic.partitions) == 3
 
 
+@pytest.mark.seed_row("1.2")
 def test_topics_are_not_created_by_asking_if_the_config_says_so() -> None:
     with running(auto_create_topics_enable="false") as (broker, connection):
         (topic,) = ask_for_topic(connection, "t").topics
@@ -217,6 +218,7 @@ INTERNAL_TOPICS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.seed_row("0.13")
 @INTERNAL_TOPICS
 def test_an_internal_topic_is_made_as_the_config_says(kind: int, topic: str, prefix: str) -> None:
     config = {
@@ -237,6 +239,7 @@ def test_an_internal_topic_is_made_as_the_config_says(kind: int, topic: str, pre
             assert configs["min.insync.replicas"] == "1"
 
 
+@pytest.mark.seed_row("0.13")
 @INTERNAL_TOPICS
 def test_an_internal_topic_needs_brokers_for_its_replicas(
     kind: int, topic: str, prefix: str

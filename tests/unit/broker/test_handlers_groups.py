@@ -196,6 +196,7 @@ def wire(
     return Wire(broker_topics, connection, request.param)
 
 
+@pytest.mark.seed_row("4.9")
 def test_a_classic_member_joins_works_and_leaves(wire: Wire) -> None:
     joined = wire.join("g")
     member, generation = joined.member_id, joined.generation_id

@@ -247,6 +247,7 @@ def test_what_reads_behind_a_produce_waits_for_its_commit(
 # What consumers see.
 
 
+@pytest.mark.seed_row("3.2")
 def test_consumers_see_nothing_that_is_not_committed(
     broker: Broker, connection: BrokerConnection, other: BrokerConnection
 ) -> None:

@@ -106,6 +106,7 @@ def test_part_of_it_failing_is_exit_code_one(
     assert f"partition: {odradek_topic}-7\terror: " in result.stdout
 
 
+@pytest.mark.seed_row("4.11")
 def test_kafkas_own_topics_are_not_deleted(tools: Tools, odradek_topic: str) -> None:
     reset = ("--reset-offsets", "--group", "g", "--topic", odradek_topic, "--to-latest")
     assert tools.run("consumer-groups", *reset, "--execute").exit_code == 0

@@ -70,6 +70,7 @@ def test_a_refusal_does_not_drown_in_the_list_of_options(tool: str) -> None:
     assert f"Try 'main {tool} --help'" in told[-1]
 
 
+@pytest.mark.seed_row("2.3")
 @pytest.mark.parametrize("tool", ADMIN_TOOLS)
 def test_zookeeper_is_answered_with_what_to_use(tool: str) -> None:
     result = run(tool, "--zookeeper", "localhost:2181")

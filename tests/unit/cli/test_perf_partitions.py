@@ -30,6 +30,7 @@ def test_the_figure_has_axes_units_and_a_legend() -> None:
     assert [list(each) for each in curves] == [[10.0, 20.0, 120.0], [30.0, 30.0, 30.0]]
 
 
+@pytest.mark.seed_row("1.9")
 def test_a_sweep_prints_figures_and_draws_them(odradek_broker: Broker, tmp_path: Path) -> None:
     picture = tmp_path / "sweep.png"
     asked = ["--partitions", "1,3", "--num-records", "50", "--record-size", "10", "--timeout"]

@@ -98,6 +98,7 @@ def test_bytes_that_are_not_are_refused(name: str) -> None:
         show(RECORD._replace(value=b"123"), value_deserializer=name)
 
 
+@pytest.mark.seed_row("0.15")
 @pytest.mark.parametrize(
     "name",
     [

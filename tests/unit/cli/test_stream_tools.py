@@ -44,6 +44,7 @@ def test_nothing_at_all_is_wrong_use(tool: str) -> None:
     assert "Usage:" in result.stderr
 
 
+@pytest.mark.seed_row("2.3")
 @pytest.mark.parametrize("tool", STREAM_TOOLS)
 def test_the_zookeeper_of_old_is_answered_with_what_to_use(tool: str) -> None:
     result = run(tool, "--zookeeper", "localhost:2181", "--topic", "t")

@@ -187,6 +187,7 @@ def test_the_controller_gives_leaders_back_to_the_preferred_replicas(cluster: Cl
     assert cluster.partition("t").leader == 1
 
 
+@pytest.mark.seed_row("0.8")
 def test_unclean_leaders_are_elected_only_where_that_is_allowed(cluster: Cluster) -> None:
     join_isr(cluster, 1)
     cluster.heartbeat(1, want_fence=True)

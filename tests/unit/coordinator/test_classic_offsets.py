@@ -133,6 +133,7 @@ def test_subscription_of_a_future_version_is_read_as_far_as_it_is_known() -> Non
     assert not story.group.is_subscribed_to("u")
 
 
+@pytest.mark.seed_row("0.12")
 def test_retention_starts_with_the_commit_or_with_the_end_of_the_group() -> None:
     story = Story()
     assert story.group.retention_start_ms(5) == 5, "a group without members"

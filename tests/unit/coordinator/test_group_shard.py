@@ -229,6 +229,7 @@ def test_only_the_member_of_the_generation_commits() -> None:
     assert host.fetched()[0] == 5
 
 
+@pytest.mark.seed_row("0.16")
 def test_metadata_that_is_too_long_is_refused_for_its_partition() -> None:
     host = Host()
     host.settings.offset_metadata_bytes_max = 0
@@ -270,6 +271,7 @@ def test_a_silent_member_is_removed_in_time() -> None:
     assert host.type_of() == ("classic", "Empty")
 
 
+@pytest.mark.seed_row("0.12")
 def test_offsets_expire_a_while_after_the_group_is_empty_and_the_group_with_them() -> None:
     host = Host()
     member_id, generation = host.stable_member()
@@ -284,6 +286,7 @@ def test_offsets_expire_a_while_after_the_group_is_empty_and_the_group_with_them
     assert (fresh.groups, fresh.offsets.count) == ({}, 0)
 
 
+@pytest.mark.seed_row("0.12")
 def test_offsets_of_members_that_still_read_the_topic_do_not_expire() -> None:
     host = Host()
     joined = host.beat("m", 0)

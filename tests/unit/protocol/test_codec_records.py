@@ -49,6 +49,7 @@ def test_encode_hands_on_the_same_buffer_objects(version: int, kind: type) -> No
     assert b"".join(parts) == produce(b"first", b"second").to_bytes(version)
 
 
+@pytest.mark.seed_row("1.16")
 def test_fetch_responses_hand_on_the_same_buffer_objects() -> None:
     records = memoryview(bytes(100))
     response = FetchResponse(

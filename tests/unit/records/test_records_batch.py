@@ -35,6 +35,7 @@ def patched(position: int, replacement: bytes) -> bytes:
     return bytes(batch)
 
 
+@pytest.mark.seed_row("1.10")
 def test_a_header_has_kafkas_layout() -> None:
     fields = (7, 49, 3, 2, 0, 0x5C, 4, 10, 20, 30, 40, 50, 2)
     batch = b"??" + HEADER.pack(*fields)

@@ -28,6 +28,7 @@ SAMPLES = [b"", b"x", b"the same again and again " * 10_000, bytes(range(256)) *
 MIB = 1024 * 1024
 
 
+@pytest.mark.seed_row("1.11")
 @pytest.mark.parametrize("sample", SAMPLES, ids=len)
 @pytest.mark.parametrize("codec", CompressionType)
 def test_what_goes_in_comes_out(codec: CompressionType, sample: bytes) -> None:

@@ -22,6 +22,7 @@ JAVAS = {
 }
 
 
+@pytest.mark.seed_row("2.6")
 @pytest.mark.parametrize("hashed", [murmur2, key_hash.murmur2], ids=["chosen", "plain"])
 def test_the_numbers_of_javas_client(hashed: Callable[[bytes], int]) -> None:
     assert {key: hashed(key) for key in JAVAS} == {

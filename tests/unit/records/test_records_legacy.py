@@ -47,6 +47,7 @@ def message(
     return struct.pack(">qiI", offset, len(covered) + 4, zlib.crc32(covered)) + covered
 
 
+@pytest.mark.seed_row("1.10")
 def test_a_message_has_kafkas_bytes() -> None:
     assert build_message_set([Record(5, 7, None, b"hi")], magic=1) == message(5, b"hi")
     assert build_message_set([Record(5, -1, None, None)], magic=0) == message(5, None, magic=0)
@@ -70,6 +71,7 @@ def test_the_logs_time_overrides_that_of_the_records(codec: CompressionType) -> 
     assert {batch.timestamp_type for batch in iter_legacy(blob)} == {TimestampType.LOG_APPEND_TIME}
 
 
+@pytest.mark.seed_row("1.10")
 def test_offsets_inside_a_v1_wrapper_are_relative_and_inside_v0_absolute() -> None:
     for magic, inner in ((1, [0, 1, 5]), (0, [100, 101, 105])):
         blob = build_message_set(RECORDS, magic=magic, codec=CompressionType.GZIP)

@@ -137,6 +137,7 @@ def test_offsets_out_of_range_are_found_in_the_leaders_log(
     assert following().on_offsets(ASKED, start, end) == action
 
 
+@pytest.mark.seed_row("3.5")
 @pytest.mark.parametrize(
     ("epoch", "end_offset", "cut"),
     [

@@ -5,6 +5,8 @@ The twin says what the documents say, without a thought for cost: sets, and one 
 
 from random import Random
 
+import pytest
+
 from odradek.replication.isr import CommittedIsr, PendingExpand, PendingShrink
 from odradek.replication.leadership import Broker, LeaderSettings, Leadership, Registration
 from tests.simulation.replication.model_log import ModelLog
@@ -60,6 +62,7 @@ def defined(leader: Leadership, brokers: dict[int, Broker]) -> int:
     return max(leader.log.high_watermark, min(ends[each] for each in counting))
 
 
+@pytest.mark.seed_row("0.7")
 def test_the_high_watermark_is_what_its_definition_says() -> None:
     reached = set()
     for seed in range(20_000):

@@ -152,6 +152,7 @@ def test_members_that_lag_are_proposed_to_leave() -> None:
     assert leading.isr == ("shrinking", [1, 2, 3])
 
 
+@pytest.mark.seed_row("3.7")
 def test_a_member_may_lag_for_the_lag_time_and_no_longer() -> None:
     leading = Leading(isr=(1, 2))
     leading.fetch(2, 9)
@@ -176,6 +177,7 @@ def test_a_member_that_never_fetched_leaves_when_the_lag_time_is_over() -> None:
     assert leading.shrink() == Proposal(5, 7, ((1, 101),))
 
 
+@pytest.mark.seed_row("3.7")
 def test_a_member_that_had_all_there_was_at_its_fetch_before_stays() -> None:
     """Under constant writes no fetch asks for the very end."""
     leading = Leading(isr=(1, 2))

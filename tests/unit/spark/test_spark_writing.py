@@ -99,6 +99,7 @@ def test_a_task_without_rows_leaves_no_trace(broker: Broker, topic: str) -> None
     assert not fault.fired
 
 
+@pytest.mark.seed_row("0.4")
 def test_a_batch_that_comes_again_is_not_written_again(broker: Broker, topic: str) -> None:
     chosen = options(broker, topic=topic)
     for batch, is_replay in ((0, False), (0, True), (1, False), (1, True), (0, True)):

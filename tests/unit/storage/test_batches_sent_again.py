@@ -60,6 +60,7 @@ def refusal(log: Log, sequence: int, *, epoch: int = 0) -> ErrorCode:
     return refused.value.code
 
 
+@pytest.mark.seed_row("3.6")
 def test_the_last_five_batches_are_known_after_a_restart() -> None:
     log = new_log()
     for number in range(8):

@@ -33,6 +33,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / RECOVERY_POINT_CHECKPOINT
 
 
+@pytest.mark.seed_row("1.15")
 def test_the_names_are_kafkas() -> None:
     assert [
         RECOVERY_POINT_CHECKPOINT,
@@ -47,6 +48,7 @@ def test_the_names_are_kafkas() -> None:
     ]
 
 
+@pytest.mark.seed_row("1.15")
 def test_the_file_is_kafkas_and_read_back(path: Path) -> None:
     write_offset_checkpoint(OsDisk(), path, OFFSETS)
     assert path.read_bytes() == FILE

@@ -34,6 +34,7 @@ def filled(path: Path) -> LeaderEpochs:
     return epochs
 
 
+@pytest.mark.seed_row("3.5")
 def test_the_file_is_kafkas_and_written_at_once(path: Path) -> None:
     epochs = filled(path)
     assert path.read_text() == FILE
@@ -108,6 +109,7 @@ def test_negative_epochs_and_offsets_are_our_bug(path: Path) -> None:
         filled(path).truncate_from_end(-1)
 
 
+@pytest.mark.seed_row("3.5")
 @pytest.mark.parametrize(
     ("epoch", "expected"),
     [

@@ -137,6 +137,7 @@ def test_a_compacted_log_needs_keys(make_log: MakeLog) -> None:
     append(log, make_batch([b"a", b"b"], keys=[b"k", b""]))
 
 
+@pytest.mark.seed_row("0.6")
 def test_sequence_gaps_and_old_epochs_are_refused(make_log: MakeLog) -> None:
     log = make_log()
     append(log, make_batch([b"a"], producer_id=1, producer_epoch=2, base_sequence=0))
@@ -146,6 +147,7 @@ def test_sequence_gaps_and_old_epochs_are_refused(make_log: MakeLog) -> None:
     assert refused(log, old) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+@pytest.mark.seed_row("0.6")
 def test_a_batch_sent_twice_is_answered_with_its_old_offset(make_log: MakeLog) -> None:
     log = make_log()
     append(log, make_batch([b"x"]))
@@ -157,6 +159,7 @@ def test_a_batch_sent_twice_is_answered_with_its_old_offset(make_log: MakeLog) -
     assert log.log_end_offset == 3
 
 
+@pytest.mark.seed_row("1.11")
 @pytest.mark.parametrize("target", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
 @pytest.mark.parametrize("source", [CompressionType.NONE, CompressionType.LZ4])
 def test_the_topics_codec_wins_over_the_producers(

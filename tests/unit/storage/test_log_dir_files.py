@@ -162,6 +162,7 @@ def test_a_removed_clean_shutdown_file_does_not_come_back() -> None:
         assert read_clean_shutdown(disk, folder) is None, f"seed {seed}"
 
 
+@pytest.mark.seed_row("3.3")
 def test_partition_metadata_is_kafkas(tmp_path: Path) -> None:
     write_partition_metadata(DISK, tmp_path, ID)
     assert (tmp_path / "partition.metadata").read_text() == (

@@ -34,6 +34,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
+@pytest.mark.seed_row("1.13")
 def test_rolls_on_size(make_log: MakeLog) -> None:
     log = make_log(segment_bytes=300)
     fill(log, 10)
@@ -41,6 +42,7 @@ def test_rolls_on_size(make_log: MakeLog) -> None:
     assert all(segment.size <= 300 for segment in log.segments)
 
 
+@pytest.mark.seed_row("1.13", "2.7")
 def test_rolls_on_time_of_the_records(make_log: MakeLog) -> None:
     log = make_log(segment_ms=1000)
     fill(log, 3, timestamp=NOW_MS, step_ms=500)
@@ -61,6 +63,7 @@ def test_jitter_makes_logs_roll_at_different_times(make_log: MakeLog) -> None:
     assert 0 < log.segments.active.roll_jitter_ms < 1000
 
 
+@pytest.mark.seed_row("1.13")
 def test_rolls_on_a_full_index(make_log: MakeLog) -> None:
     log = make_log(segment_index_bytes=24, index_interval_bytes=1)
     fill(log, 8)
@@ -68,6 +71,7 @@ def test_rolls_on_a_full_index(make_log: MakeLog) -> None:
     assert all(segment.offset_index.entries <= 3 for segment in log.segments)
 
 
+@pytest.mark.seed_row("1.13")
 def test_rolls_when_the_offset_no_longer_fits_into_the_index(make_log: MakeLog) -> None:
     log = make_log()
     fill(log, 1)
@@ -183,6 +187,7 @@ def test_log_start_cannot_pass_the_high_watermark(make_log: MakeLog) -> None:
         log.advance_log_start_offset(3)
 
 
+@pytest.mark.seed_row("0.1", "1.14")
 def test_retention_by_time_goes_by_the_newest_record_of_a_segment(make_log: MakeLog) -> None:
     log = make_log(segment_bytes=200, retention_ms=1000)
     fill(log, 8, step_ms=100)
@@ -200,6 +205,7 @@ def test_an_all_too_old_log_loses_its_active_segment_too(make_log: MakeLog) -> N
     assert (bases(log), log.log_start_offset, log.log_end_offset) == ([3], 3, 3)
 
 
+@pytest.mark.seed_row("1.14")
 def test_retention_by_size_keeps_at_least_what_is_asked(make_log: MakeLog) -> None:
     log = make_log(segment_bytes=200, retention_bytes=300, retention_ms=-1)
     fill(log, 20)
@@ -215,6 +221,7 @@ def test_retention_never_goes_past_the_high_watermark(make_log: MakeLog) -> None
     assert log.log_start_offset <= 3
 
 
+@pytest.mark.seed_row("1.14")
 def test_retention_by_log_start_holds_for_compacted_logs_too(make_log: MakeLog) -> None:
     log = make_log(segment_bytes=200, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
     for _ in range(6):
@@ -255,6 +262,7 @@ def test_an_empty_log_has_no_largest_timestamp(make_log: MakeLog) -> None:
     assert find_largest_timestamp(make_log()) is None
 
 
+@pytest.mark.seed_row("1.1", "4.3")
 def test_a_folder_has_the_files_of_kafkas(real_log: Log, tmp_path: Path) -> None:
     fill(real_log, 40)
     names = set(real_log.disk.names(real_log.folder))
@@ -276,6 +284,7 @@ def test_a_folder_has_the_files_of_kafkas(real_log: Log, tmp_path: Path) -> None
     assert (tmp_path / "t-0" / f"{active:020d}.index").stat().st_size < 1000
 
 
+@pytest.mark.seed_row("1.12")
 @pytest.mark.parametrize("damage", ["missing", "garbage", "zeros", "cut"])
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 def test_damaged_indexes_are_rebuilt(real_log: Log, kind: str, damage: str) -> None:

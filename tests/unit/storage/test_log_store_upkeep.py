@@ -103,6 +103,7 @@ def test_a_file_is_written_by_one_work_at_a_time() -> None:
 # Flushes.
 
 
+@pytest.mark.seed_row("1.16")
 def test_without_a_flush_policy_only_closed_segments_are_synced() -> None:
     disk = new_disk()
     store, log = store_with_log(disk, batches=6)

@@ -32,12 +32,14 @@ def filled(path: Path, *, bytes_max: int = 80) -> OffsetIndex:
     return index
 
 
+@pytest.mark.seed_row("4.6")
 def test_an_entry_is_four_bytes_of_relative_offset_and_four_of_position(path: Path) -> None:
     index = filled(path)
     index.trim()
     assert path.read_bytes().hex(" ", 4) == "00000005 00000064 0000000a 00001068 00000019 000020d0"
 
 
+@pytest.mark.seed_row("1.12")
 def test_constructing_touches_no_disk_and_the_first_use_preallocates(path: Path) -> None:
     index = make(path, bytes_max=67)
     assert not path.exists()
@@ -55,6 +57,7 @@ def test_an_unused_index_is_closed_trimmed_renamed_and_removed_without_a_file(pa
     assert not list(path.parent.iterdir())
 
 
+@pytest.mark.seed_row("1.12")
 @pytest.mark.parametrize(
     ("target", "found"),
     [
@@ -157,6 +160,7 @@ def test_truncation_drops_the_entries_at_or_behind_an_offset(
     assert index.lookup(100) == (100, 9000)
 
 
+@pytest.mark.seed_row("1.12")
 def test_a_trimmed_index_is_read_back(path: Path) -> None:
     filled(path).close(trim=True)
     index = make(path)

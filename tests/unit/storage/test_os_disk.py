@@ -38,6 +38,7 @@ def test_a_missing_file_is_not_made_by_accident(tmp_path: Path) -> None:
         OsDisk().open(tmp_path / "f")
 
 
+@pytest.mark.seed_row("1.16")
 def test_large_reads_are_views_and_see_later_appends(tmp_path: Path) -> None:
     file = OsDisk().open(tmp_path / "f", create=True)
     file.write(0, [b"a" * LARGE])
@@ -87,6 +88,7 @@ def descriptors_below(folder: Path) -> int:
     return found
 
 
+@pytest.mark.seed_row("1.9")
 @pytest.mark.slow
 def test_descriptors_stay_under_the_limit_and_files_stay_usable(tmp_path: Path) -> None:
     disk = OsDisk(descriptors_max=8)

@@ -107,6 +107,7 @@ def refused(code: ErrorCode) -> Iterator[None]:
     assert caught.value.code == code
 
 
+@pytest.mark.seed_row("0.6")
 def test_a_batch_that_is_sent_again_is_answered_with_its_first_offsets(
     states: ProducerStates,
 ) -> None:
@@ -188,6 +189,7 @@ def test_a_newer_epoch_starts_at_0(states: ProducerStates, sequence: int) -> Non
         states.check(batch(3, sequence, epoch=4), CLIENT)
 
 
+@pytest.mark.seed_row("0.6")
 @pytest.mark.parametrize("sequence", [0, 2, 4, 17, NO_SEQUENCE])
 def test_the_next_sequence_is_the_only_one_accepted(states: ProducerStates, sequence: int) -> None:
     add(states, batch(0, 0, count=3))

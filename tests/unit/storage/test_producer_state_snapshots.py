@@ -80,6 +80,7 @@ def sealed(body: bytes, version: int = 1) -> bytes:
     return pack(">hI", version, crc32c(body)) + body
 
 
+@pytest.mark.seed_row("3.6")
 def test_bytes_are_those_of_kafka() -> None:
     assert encode_snapshot(ENTRIES) == KAFKA
     assert decode_snapshot(KAFKA) == ENTRIES
@@ -158,6 +159,7 @@ def test_a_deleted_snapshot_can_be_taken_again(disk: SimulatedDisk) -> None:
     assert states.take_snapshot() is not None
 
 
+@pytest.mark.seed_row("3.6")
 def test_a_snapshot_keeps_the_last_batch_and_the_open_transaction(disk: SimulatedDisk) -> None:
     states = new_states(disk)
     add(states, batch(0, 0, flags=TRANSACTIONAL_FLAG), batch(1, 1, flags=TRANSACTIONAL_FLAG))
@@ -195,6 +197,7 @@ def test_a_batch_that_wraps_around_is_known_after_a_restart(disk: SimulatedDisk)
     assert reloaded.find_duplicate(wrapped) == BatchMetadata(2**31 - 3, 1, 0, 4, 100)
 
 
+@pytest.mark.seed_row("3.6")
 def test_fencing_survives_a_restart(disk: SimulatedDisk) -> None:
     states = new_states(disk)
     add(states, batch(0, NO_SEQUENCE, flags=TRANSACTIONAL_FLAG | CONTROL_FLAG))

@@ -32,6 +32,7 @@ def entries(index: TimeIndex) -> list[TimestampOffset]:
     return [index.entry(slot) for slot in range(index.entries)]
 
 
+@pytest.mark.seed_row("4.6")
 def test_an_entry_is_eight_bytes_of_timestamp_and_four_of_relative_offset(path: Path) -> None:
     index = filled(path)
     index.maybe_append(2**62 + 1, BASE + 2**31 - 1)
@@ -44,6 +45,7 @@ def test_an_entry_is_eight_bytes_of_timestamp_and_four_of_relative_offset(path: 
     )
 
 
+@pytest.mark.seed_row("4.3")
 def test_the_file_is_preallocated_to_whole_entries(path: Path) -> None:
     make(path, bytes_max=100).grow()
     assert path.read_bytes() == bytes(96)

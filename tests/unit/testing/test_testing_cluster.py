@@ -66,6 +66,7 @@ def test_it_starts_with_topics_and_replicas_in_sync(cluster: Cluster) -> None:
     cluster.wait_until_healthy()
 
 
+@pytest.mark.seed_row("0.7")
 def test_nothing_acknowledged_is_lost_by_a_kill_and_a_partition(cluster: Cluster) -> None:
     cluster.create_topic("survivor", min_insync_replicas="2")
     produce(cluster, "survivor", range(100))

@@ -34,6 +34,7 @@ def make(subscription: Subscription, chunks: int, per_partition: int) -> FetchBu
     )
 
 
+@pytest.mark.seed_row("2.4")
 def test_a_partition_is_full_alone(subscription: Subscription) -> None:
     buffer = make(subscription, 3, 2)
     first, second = subscription.state(A), subscription.state(B)

@@ -41,6 +41,7 @@ def fetches(cluster: ScriptedCluster) -> list[int]:
     return [node_id for node_id, api in cluster.asked if api == "Fetch"]
 
 
+@pytest.mark.seed_row("2.4")
 @pytest.mark.parametrize("tells", [False, True])
 def test_a_leader_that_moves_is_followed(tells: bool) -> None:
     async def scenario(cluster: ScriptedCluster, consumer: Consumer) -> None:
@@ -144,6 +145,7 @@ def test_a_replica_that_refuses_is_left_for_the_leader() -> None:
     run(scenario, client_rack="here")
 
 
+@pytest.mark.seed_row("2.4")
 def test_a_broker_that_dies_is_survived_by_its_partition() -> None:
     async def scenario(cluster: ScriptedCluster, consumer: Consumer) -> None:
         cluster.elect(2)

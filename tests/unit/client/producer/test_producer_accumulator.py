@@ -14,6 +14,7 @@ from tests.unit.client.producer.producer_core import Core
 MakeCore = Callable[..., Core]
 
 
+@pytest.mark.seed_row("4.7")
 def test_a_batch_is_ready_when_it_has_lingered(make_core: MakeCore) -> None:
     core = make_core(linger_ms=5)
     core.send(now_ms=100)
@@ -23,6 +24,7 @@ def test_a_batch_is_ready_when_it_has_lingered(make_core: MakeCore) -> None:
     assert core.ready_nodes(105) == {1}
 
 
+@pytest.mark.seed_row("4.7")
 def test_a_batch_is_ready_when_it_is_full(make_core: MakeCore) -> None:
     core = make_core(linger_ms=1000, batch_size=500)
     for _ in range(4):

@@ -110,6 +110,7 @@ def expected(table: str) -> dict[str, str | None]:
     return {name: None if value == "-" else value for name, _, value in pairs}
 
 
+@pytest.mark.seed_row("1.2", "4.3")
 def test_broker_defaults_are_kafkas() -> None:
     names = expected(BROKER_DEFAULTS)
     assert len(names) == 121

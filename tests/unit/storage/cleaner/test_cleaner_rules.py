@@ -11,6 +11,7 @@ from odradek.storage.cleaner.throttle import Throttle
 from tests.unit.storage.cleaner.compacted_log import DAY_MS, FOLDER, START_MS, CompactedLog
 
 
+@pytest.mark.seed_row("0.9")
 def test_the_newest_value_of_each_key_stays_at_its_offset() -> None:
     made = CompactedLog()
     made.append(("a", "1"), ("b", "1"), ("a", "2"))
@@ -32,6 +33,7 @@ def test_what_is_in_the_active_segment_is_neither_removed_nor_removes() -> None:
     assert made.rows() == [(1, "a", "2"), (2, "a", "3"), (3, "a", "4")]
 
 
+@pytest.mark.seed_row("1.15")
 def test_a_second_cleaning_drops_values_of_the_clean_part() -> None:
     made = CompactedLog()
     made.append(("a", "1"), ("b", "1"))
@@ -98,6 +100,7 @@ def test_log_append_time_stays() -> None:
     assert [record.timestamp for record in made.records()] == [START_MS + 77, START_MS]
 
 
+@pytest.mark.seed_row("0.9")
 def test_a_tombstone_stays_until_its_horizon_and_then_goes() -> None:
     made = CompactedLog()
     made.append(("a", "1"))

@@ -73,6 +73,7 @@ class Bench:
         return self.cleaner.select([self.made.log], self.made.now_ms) is not None
 
 
+@pytest.mark.seed_row("1.15")
 def test_a_cleaning_is_swapped_in_and_its_end_remembered() -> None:
     bench = Bench()
     future = bench.start()

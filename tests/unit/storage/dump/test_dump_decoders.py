@@ -54,6 +54,7 @@ def decoded(decoder: str, key: bytes | None, value: bytes | None) -> Texts:
     return decoder_for(decoder).texts(Record(7, 0, key, value))
 
 
+@pytest.mark.seed_row("0.10")
 def test_an_offset_commit() -> None:
     value = OffsetCommitValue(offset=5, metadata='say "hi"', commit_timestamp=9)
     assert decoded("offsets", KEY, encode_versioned(value, 3)) == (

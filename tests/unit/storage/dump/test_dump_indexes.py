@@ -2,6 +2,8 @@
 
 from struct import pack
 
+import pytest
+
 from odradek.storage.producer_snapshot import encode_snapshot
 from tests.unit.storage.dump.dumped import LOG, batch, lines_of, out, problems
 
@@ -14,6 +16,7 @@ SECOND = batch(b"c", b"d", base_offset=2, timestamp=2000)
 SEGMENT = {LOG: FIRST + SECOND, INDEX: pack(">ii", 3, len(FIRST))}
 
 
+@pytest.mark.seed_row("3.4")
 def test_entries_that_fit_are_printed_and_only_then() -> None:
     lines = lines_of(SEGMENT, INDEX)
     assert out(lines) == [f"Dumping {INDEX}", f"offset: 3 position: {len(FIRST)}"]
@@ -110,6 +113,7 @@ def test_aborted_transactions() -> None:
     assert problems(unknown) == [f"{TRANSACTION_INDEX}: AbortedTxn: unknown version 1"]
 
 
+@pytest.mark.seed_row("3.4")
 def test_producers_with_and_without_a_batch() -> None:
     data = encode_snapshot([(1, 0, 9, 9, 9, 1000, 0, -1), (2, 3, -1, -1, 0, 1001, -1, 7)])
     assert out(lines_of({SNAPSHOT: data}, SNAPSHOT))[1:] == [

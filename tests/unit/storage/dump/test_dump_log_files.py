@@ -23,6 +23,7 @@ def orders() -> bytes:
     return bytes(builder.build())
 
 
+@pytest.mark.seed_row("4.5")
 def test_lines_are_those_of_the_conventions() -> None:
     data = orders()
     header = peek_header(data)
