@@ -40,7 +40,7 @@ class LoopWatch:
         self._due = 0.0
         self._quiet_until: dict[str, float] = {}
         self._left_out = 0
-        self._collecting_since = 0.0
+        self._collecting_since: float | None = None
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -75,7 +75,10 @@ class LoopWatch:
         if phase == "start":
             self._collecting_since = now
             return
-        took_us = int((now - self._collecting_since) * 1_000_000)
+        since, self._collecting_since = self._collecting_since, None
+        if since is None:
+            return  # it had begun on another thread before this was asked to watch
+        took_us = int((now - since) * 1_000_000)
         if took_us >= STALL_US_MIN:
             self._stalls.note("garbage collection", took_us)
 

@@ -54,6 +54,21 @@ def test_the_same_cause_is_not_reported_again_and_again(caplog: pytest.LogCaptur
     assert len(lines) == 1
 
 
+def test_a_collection_that_had_begun_before_the_watch_is_not_measured() -> None:
+    """Another thread collects while a node starts; without a beginning there is no duration."""
+
+    async def watch() -> int:
+        stalls = Stalls(lambda: 0)
+        watch = LoopWatch(stalls, lambda: 0)
+        watch.start()
+        for phase in ("stop", "start", "stop", "stop"):
+            watch._on_collection(phase, {"generation": 2})
+        watch.stop()
+        return stalls.count
+
+    assert asyncio.run(watch()) == 0
+
+
 def test_the_watch_goes_on_after_a_timer_whose_time_had_come_when_it_was_set() -> None:
     """On a busy machine uvloop makes no timer of it: it has no ``when``."""
 
