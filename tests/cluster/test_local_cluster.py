@@ -1,11 +1,13 @@
 """`odradek up`, `odradek local …` and `odradek down`, each as a process. One cluster for most."""
 
+import json
 import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,44 @@ def test_no_nodes_is_one_clear_line(tmp_path: Path, cluster: LocalCluster) -> No
     run = cluster.run("up", "--dir", str(tmp_path / "new"), "--nodes", "0")
     assert (run.returncode, run.stderr) == (1, "Error: --nodes 0: choose from 1 to 50\n")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_half_written_folder_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "half"
+    folder.mkdir()
+    (folder / "node-1").mkdir()
+    assert refused(folder).startswith(f"{folder} is half written: an `odradek up` was interrupted")
+    assert [each.name for each in folder.rglob("*") if each.name != "lock"] == ["node-1"]
+
+
+def test_a_folder_of_another_version_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    folder.mkdir()
+    layout = json.dumps({"format": 9, "odradek": "7.7"})
+    (folder / "cluster.json").write_text(layout)
+    problem = refused(folder)
+    assert problem.startswith(f"{folder}/cluster.json was written by Odradek 7.7 in format 9, and ")
+    assert (folder / "cluster.json").read_text() == layout
+
+
+def refused(folder: Path) -> str:
+    """Run `odradek up`; return its one line, when no process with the folder is left."""
+    command = [ODRADEK_COMMAND, "up", "--dir", str(folder)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stdout) == (1, "")
+    found = re.fullmatch(r"Error: (.+)\n", run.stderr)
+    assert found is not None, run.stderr
+    assert processes_with(str(folder)) == []
+    return found[1]
+
+
+def processes_with(word: str) -> list[str]:
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has just ended
+            if word.encode() in (text := command.read_bytes()):
+                found.append(text.decode(errors="replace"))
+    return found
 
 
 def test_down_without_a_cluster_is_one_clear_line(tmp_path: Path, cluster: LocalCluster) -> None:

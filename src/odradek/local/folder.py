@@ -40,6 +40,7 @@ from odradek.local.process_identity import ProcessIdentity
 _LAYOUT: Final = "cluster.json"
 _LOCK: Final = "lock"
 _RUN: Final = "run.json"
+_EVENTS: Final = "events.log"
 _IGNORED: Final = ".gitignore"
 _OURS: Final = re.compile(
     r"node-\d+|snapshots|events\.log|lock|\.gitignore|(cluster|run)\.json(\.new)?"
@@ -79,7 +80,7 @@ class ClusterFolder:
 
     @property
     def events_file(self) -> Path:
-        return self.path / "events.log"
+        return self.path / _EVENTS
 
     # Its life.
 
@@ -90,7 +91,7 @@ class ClusterFolder:
             LocalClusterError: What lies here is something else, or not complete.
         """
         try:
-            text = (self.path / _LAYOUT).read_text()
+            text = (self.path / _LAYOUT).read_text(errors="replace")  # from_json says it is damaged
         except FileNotFoundError:
             self._check_empty()
             return None
@@ -124,7 +125,13 @@ class ClusterFolder:
 
     def _check_empty(self) -> None:
         self.check_ours()
-        if self._names() - {_LOCK}:
+        names = self._names()
+        if _RUN in names or _EVENTS in names:
+            raise LocalClusterError(
+                f"{self.shown}/{_LAYOUT} is missing, and nodes have run here: put it back, restore"
+                f" a snapshot, or choose another --dir"
+            )
+        if names - {_LOCK}:
             raise LocalClusterError(
                 f"{self.shown} is half written: an `odradek up` was interrupted in it before any"
                 f" node ran; remove it (rm -r {self.shown}) and try again"

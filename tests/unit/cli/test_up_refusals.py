@@ -57,6 +57,21 @@ def test_a_half_written_folder(made: ClusterFolder) -> None:
     assert listing(made) == before
 
 
+def test_a_folder_whose_nodes_have_run_is_not_to_be_removed(made: ClusterFolder) -> None:
+    made.layout_file.unlink()
+    made.events_file.touch()
+    problem = refused(up(made.path))
+    assert "cluster.json is missing, and nodes have run here: put it back" in problem
+    assert "rm -r" not in problem
+
+
+@pytest.mark.parametrize("content", [b"", b'{"form', b"\xff\xfe\x00", b"[]"])
+def test_a_damaged_layout(made: ClusterFolder, content: bytes) -> None:
+    made.layout_file.write_bytes(content)
+    assert "cluster.json is damaged" in refused(up(made.path))
+    assert made.layout_file.read_bytes() == content
+
+
 def test_a_folder_of_another_version(made: ClusterFolder) -> None:
     document = json.loads(made.layout_file.read_text())
     made.layout_file.write_text(json.dumps({**document, "format": 9, "odradek": "7.7"}))
