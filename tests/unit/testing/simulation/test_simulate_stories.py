@@ -150,6 +150,16 @@ def test_the_command_prints_a_table() -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["--seeds 0", "--seeds x", "--seed -1", "--nodes 0", "--nodes 10", "--faults -1", "--kinds ,"],
+)
+def test_the_command_names_a_wrong_value_in_its_first_line(option: str) -> None:
+    result = CliRunner().invoke(main, ["simulate", *option.split()])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert option.split()[0] in result.stderr.splitlines()[0]
+
+
 def test_the_command_refuses_faults_that_do_not_exist() -> None:
     result = CliRunner().invoke(main, ["simulate", "--kinds", "kill,meteorite"])
     assert result.exit_code != 0
