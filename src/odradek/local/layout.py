@@ -139,6 +139,9 @@ def plan_layout(wishes: Wishes, random: Random) -> Layout:
     brokers = BROKERS if wishes.nodes is None else wishes.nodes
     base_port = BASE_PORT if wishes.base_port is None else wishes.base_port
     _check_limits(brokers, base_port)
+    if wishes.racks is not None and not all(wishes.racks):
+        given = ",".join(wishes.racks)
+        raise LocalClusterError(f"--racks {given}: give a name to each, such as --racks a,b,c")
     voters = VOTERS_WANTED if brokers >= VOTERS_WANTED else 1
     is_separate = wishes.controllers == "separate"
     racks: Sequence[str | None] = wishes.racks or [None]

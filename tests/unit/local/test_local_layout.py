@@ -57,6 +57,12 @@ def test_racks_go_round() -> None:
     assert [node.rack for node in nodes] == ["a", "b", "c", "a"]
 
 
+@pytest.mark.parametrize("racks", [["a", "", "b"], [""]])
+def test_every_rack_has_a_name(racks: list[str]) -> None:
+    with pytest.raises(LocalClusterError, match=f"^--racks {','.join(racks)}: give a name to each"):
+        plan(nodes=3, racks=racks)
+
+
 @pytest.mark.parametrize("nodes", [0, -1, 51])
 def test_a_cluster_has_from_one_to_fifty_nodes(nodes: int) -> None:
     with pytest.raises(LocalClusterError, match=f"^--nodes {nodes}: choose from 1 to 50$"):
