@@ -53,6 +53,10 @@ class FrameReader:
     A broker has thousands of these, most of which carry a heartbeat now and then: the buffer
     begins small, and grows when a read has filled it. A busy connection soon has one that takes
     all that the socket holds in one read.
+
+    What a read has of the next frame moves to the front of the same buffer: a new one would be
+    fresh memory for every megabyte or two. A large frame is read to its end and no further, so
+    that there is nothing to move.
     """
 
     __slots__ = ("_buffer", "_end", "_peak", "_start", "frame_bytes_max")
@@ -78,8 +82,12 @@ class FrameReader:
                     self._buffer = bytearray(min(GROWTH * size, RECEIVE_BUFFER_BYTES))
                 self._start = self._end = 0
             return memoryview(self._buffer)
-        if end == len(self._buffer):
-            self._make_room()
+        frame_bytes = self._unfinished_bytes()
+        if end == len(self._buffer) or self._start + frame_bytes > len(self._buffer):
+            self._make_room(frame_bytes)
+        stop = self._start + frame_bytes
+        if frame_bytes > RECEIVE_BUFFER_BYTES and stop <= len(self._buffer):
+            return memoryview(self._buffer)[self._end : stop]
         return memoryview(self._buffer)[self._end :]
 
     def wrote(self, count: int) -> None:
@@ -123,18 +131,37 @@ class FrameReader:
         (key,) = _KEY.unpack_from(self._buffer, start)
         return int(key)
 
-    def _make_room(self) -> None:
-        """Move the unread tail to a buffer with space behind it.
+    def _unfinished_bytes(self) -> int:
+        """Return the size of the next frame, its own size included; 0 if it is whole or unknown."""
+        start, unread = self._start, self._end - self._start
+        if unread < _SIZE_BYTES:
+            return 0
+        (size,) = _SIZE.unpack_from(self._buffer, start)
+        is_possible = unread - _SIZE_BYTES < size <= self.frame_bytes_max
+        return _SIZE_BYTES + size if is_possible else 0
+
+    def _make_room(self, frame_bytes: int) -> None:
+        """See to it that there is space behind what is unread; in another buffer if need be.
 
         The new size follows the bytes that came, not the size the peer claims, so that a peer
         pays in traffic for every byte of ours. A new buffer and not a resize: frames handed out
         earlier are views that pin the old one.
         """
-        unread = self._end - self._start
-        grown = min(GROWTH * len(self._buffer), RECEIVE_BUFFER_BYTES)
-        larger = bytearray(max(grown, 2 * unread))
-        larger[:unread] = memoryview(self._buffer)[self._start : self._end]
-        self._buffer, self._start, self._end = larger, 0, unread
+        buffer, start, end = self._buffer, self._start, self._end
+        unread = end - start
+        is_grown = len(buffer) >= RECEIVE_BUFFER_BYTES
+        if start and is_grown and max(frame_bytes, 2 * unread) <= len(buffer):
+            view = memoryview(buffer)
+            view[:unread] = view[start:end]
+        elif end < len(buffer):
+            return  # it takes a larger one, but first the bytes that pay for it
+        else:
+            wanted = max(min(GROWTH * len(buffer), RECEIVE_BUFFER_BYTES), 2 * unread)
+            if frame_bytes > unread:
+                wanted = min(wanted, frame_bytes + -frame_bytes % RECEIVE_BUFFER_BYTES)
+            self._buffer = bytearray(wanted)
+            self._buffer[:unread] = memoryview(buffer)[start:end]
+        self._start, self._end = 0, unread
 
     def fit(self) -> None:
         """Give back most of the buffer if no more than a part of it was used since the last call.

@@ -1,5 +1,6 @@
 """Frames survive any chunking; headers are read as Kafka reads them; hostile sizes cost nothing."""
 
+import io
 import struct
 import tracemalloc
 
@@ -131,6 +132,60 @@ def test_small_requests_need_a_small_buffer_and_a_stream_of_bytes_a_large_one() 
         while reader.next_frame() is not None:
             pass
     assert reader.buffer_bytes == RECEIVE_BUFFER_BYTES
+
+
+@pytest.mark.parametrize("size", [16_000, 70_000, 200_000, 262_200, 1_048_700])
+def test_a_stream_of_frames_stays_in_the_same_memory(size: int) -> None:
+    """A socket that is never empty. Fresh memory for every buffer costs as much as reading does."""
+    reader = FrameReader(LIMIT)
+    stream = io.BytesIO(framed(b"x" * size) * 60)
+    buffers: list[object] = []
+    frames = 0
+    while (space := reader.writable()) and (count := stream.readinto(space)):
+        reader.wrote(count)
+        frames += len(drain(reader))
+        if not buffers or space.obj is not buffers[-1]:
+            buffers.append(space.obj)
+    assert frames == 60
+    assert len(buffers) <= 7, "it grew to its size, and stayed"
+
+
+def test_a_large_frame_is_read_to_its_end_and_no_further() -> None:
+    reader = FrameReader(LIMIT)
+    large = framed(b"x" * (2 * RECEIVE_BUFFER_BYTES))
+    for _ in range(3):
+        reader.receive(large)
+        assert drain(reader) == [large[4:]]
+    reader.receive(large[:100])
+    assert len(reader.writable()) == len(large) - 100
+
+
+def test_what_is_unread_moves_to_the_front_as_it_is() -> None:
+    reader = FrameReader(LIMIT)
+    reader.receive(framed(b"x" * RECEIVE_BUFFER_BYTES))  # from now on the buffer is as large
+    assert len(drain(reader)) == 1
+    first, second = b"1" * (RECEIVE_BUFFER_BYTES - 1_000), bytes(range(250)) * 800
+    reader.receive(framed(first) + framed(second)[:-1])
+    assert drain(reader) == [first]
+    space = reader.writable()
+    reader.receive(framed(second)[-1:])
+    assert drain(reader) == [second]
+    assert reader.writable().obj is space.obj
+
+
+@pytest.mark.parametrize("size", [-1, 0, 2 * RECEIVE_BUFFER_BYTES, 2**31 - 1])
+def test_there_is_space_whatever_waits_to_be_taken(size: int) -> None:
+    """The connection has no use for a next frame yet, and reads ahead."""
+    reader = FrameReader(LIMIT)
+    reader.receive(framed(b"asks") + struct.pack(">i", size))
+    assert bytes(reader.next_frame() or b"") == b"asks"
+    received = 0
+    while received < 4 * RECEIVE_BUFFER_BYTES:
+        space = reader.writable()
+        assert space
+        reader.wrote(len(space))
+        received += len(space)
+        assert reader.buffer_bytes <= max(RECEIVE_BUFFER_BYTES, 3 * received)
 
 
 def test_a_buffer_is_fitted_to_what_was_used_and_keeps_what_is_unread() -> None:
