@@ -1,9 +1,10 @@
 """Kafka's ProducerPerformance against a node of ours and one of Kafka's, in turns.
 
 Each round runs the tool once against each broker, a JVM of its own each time, so that both meet the
-same noise; the first round warms the brokers up and does not count. CPU is the broker's. A topic is
-deleted when its round is over: on a virtual machine the page cache grows at the price of memory
-that the host has to find first, which is five times what the brokers do for a megabyte.
+same noise; the first round warms the brokers up and does not count. CPU is the broker's. Memory for
+files is at hand for both (``warm_memory``): on a virtual machine the host may have to find it
+first, which is several times what a broker does for a megabyte. A topic is deleted when its round
+is over.
 
 - *at full speed*: one partition of small records and six of larger ones, with the tool's defaults.
 - *at a steady rate*: what the tool reports as its latencies.
@@ -27,6 +28,7 @@ from bench import brokers
 from bench.brokers import Target
 from bench.node import synchronous
 from bench.timing import Row
+from bench.warm_memory import warm_memory
 from tests.interop.kafka_peer import resolve_jars
 from tests.interop.kafka_peer.jars import class_path, java
 from tests.interop.kafka_peer.tools import MAIN_CLASSES
@@ -78,7 +80,7 @@ WRITER: Final = Load("a writer at full speed", 1, 1024, 1_000_000)
 
 
 def run() -> Iterator[Row]:
-    with ExitStack() as stack:
+    with warm_memory(), ExitStack() as stack:
         targets = list(brokers.start(stack))
         for load in FULL_SPEED:
             yield from _compare(targets, load)
