@@ -72,15 +72,23 @@ class IndexFile:
         first, second = self.ENTRY.unpack_from(mapping.buffer, slot * self.ENTRY.size)
         return first, second
 
+    def _has_room(self, entries: int) -> bool:
+        """Whether so many entries more fit into the file as it is now."""
+        if self._mapping is None:
+            self._map()
+        return (self._count + entries) * self.ENTRY.size <= self._size
+
     def _append(self, first: int, second: int) -> None:
-        mapping = self._mapping or self._map()
-        position = self._count * self.ENTRY.size
-        end = position + self.ENTRY.size
+        mapping, entry = self._mapping or self._map(), self.ENTRY
+        position = self._count * entry.size
+        end = position + entry.size
         assert end <= self._size, f"{self.path} is full"
         if end > self._reserved:
             self._reserve(end)
         # The buffer is taken after reserving, which may make the disk unmap what looks idle.
-        self.ENTRY.pack_into(mapping.buffer, position, first, second)
+        buffer = mapping.buffer
+        assert not position or entry.unpack_from(buffer, position - entry.size)[0] < first
+        entry.pack_into(buffer, position, first, second)
         self._changes += 1
         self._count += 1
 

@@ -32,7 +32,7 @@ class OffsetIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        return self.entries >= self.capacity
+        return not self._has_room(1)
 
     @property
     def last_offset(self) -> int:
@@ -49,10 +49,10 @@ class OffsetIndex(IndexFile):
         return 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def append(self, offset: int, position: int) -> None:
-        assert offset > self.last_offset or self.entries == 0
-        assert self.can_append(offset)
+        relative = offset - self.base_offset
+        assert 0 <= relative <= RELATIVE_OFFSET_MAX
         assert position > 0
-        self._append(offset - self.base_offset, position)
+        self._append(relative, position)
 
     def lookup(self, target_offset: int) -> IndexEntry:
         """Return the last entry at or before ``target_offset``.

@@ -34,7 +34,7 @@ class TimeIndex(IndexFile):
     @property
     def is_full(self) -> bool:
         """Whether only the slot for the very last entry is left."""
-        return self.entries >= self.capacity - 1
+        return not self._has_room(2)
 
     @property
     def last_entry(self) -> TimestampOffset:
@@ -53,11 +53,15 @@ class TimeIndex(IndexFile):
         ``even_if_full`` takes the slot that is kept for them.
         """
         assert even_if_full or not self.is_full, f"{self.path} is full"
-        last = self.last_entry
-        assert self.entries == 0 or (timestamp >= last.timestamp and offset >= last.offset)
-        if timestamp > last.timestamp:
-            assert offset >= self.base_offset
-            self._append(timestamp, offset - self.base_offset)
+        relative, last_timestamp, last_relative = offset - self.base_offset, NO_TIMESTAMP, 0
+        count = self.entries
+        if count:
+            last_timestamp, last_relative = self._at(count - 1)
+            assert timestamp >= last_timestamp
+            assert relative >= last_relative
+        if timestamp > last_timestamp:
+            assert relative >= 0
+            self._append(timestamp, relative)
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
         """Return the last entry that is not newer than ``target_timestamp``.

@@ -43,6 +43,7 @@ CALLS_MAX = {
     "Heartbeat": 87,
     "OffsetCommit": 160,
     "transaction": 668,
+    "Produce of 16 KiB": 86,
 }
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
@@ -130,8 +131,15 @@ def operations(connection: BrokerConnection) -> dict[str, Callable[[], None]]:
     )
     heartbeat = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
 
+    much = produce_request("t", *[b"v" * 1024] * 15)
+
     def produce() -> None:
         answer = connection.ask(produce_request("t", b"v"), ProduceResponse, PRODUCE_VERSION)
+        assert not answer.responses[0].partition_responses[0].error_code
+
+    def produce_much() -> None:
+        """As ``produce``, and each has an entry in the indexes."""
+        answer = connection.ask(much, ProduceResponse, PRODUCE_VERSION)
         assert not answer.responses[0].partition_responses[0].error_code
 
     def fetch() -> None:
@@ -157,6 +165,7 @@ def operations(connection: BrokerConnection) -> dict[str, Callable[[], None]]:
         "Heartbeat": beat,
         "OffsetCommit": commit_offset,
         "transaction": transact,
+        "Produce of 16 KiB": produce_much,  # last: it makes fetches larger
     }
 
 
