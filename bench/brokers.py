@@ -1,7 +1,7 @@
 """Brokers to be measured side by side, each a process of its own on loopback.
 
-Kafka runs with its own defaults (threads, 1 GiB of heap) and is left out where there is no Java or
-Maven; librdkafka's mock keeps a few megabytes only, so it is not asked to serve much back.
+Kafka runs with its own defaults, of configs and of the JVM, and is left out where there is no Java
+or Maven; librdkafka's mock keeps a few megabytes only, so it is not asked to serve much back.
 
 ``python -m bench --against TREE`` puts another version of ours in place of theirs: a checkout with
 its ``.venv`` (``git worktree add TREE COMMIT``, then ``make setup`` there).
@@ -18,7 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.interop.kafka_peer import KafkaNode
+from tests.interop.kafka_peer import KafkaNode, resolve_jars
+from tests.interop.kafka_peer.jars import class_path, java
 from tests.interop.node_process import COMMAND, NodeProcess
 
 QUIET = ("--log-level", "error")
@@ -28,7 +29,14 @@ KAFKA_DEFAULTS = {
     "background.threads": "10",
     "offsets.topic.num.partitions": "50",
 }
-KAFKA_HEAP_MIB = 1024
+_LOG4J = Path(__file__).parents[1] / "tests" / "interop" / "kafka_peer" / "log4j2.xml"
+# kafka-run-class.sh and kafka-server-start.sh of Kafka 4.3. The tests' JVMs start faster and run
+# slower: they have the serial collector, and the first of the two compilers.
+_JVM_OPTIONS = (
+    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    "-Djava.awt.headless=true",
+)
 AGAINST: list[Path] = []
 """Checkouts of other versions."""
 CLIENT_LOG_LEVEL = 4  # librdkafka's warnings, not its news
@@ -77,8 +85,19 @@ def versions() -> dict[str, tuple[str, str]]:
     return {"odradek": COMMAND} | others
 
 
+def kafka_command(log_level: str) -> list[str]:
+    """Return what runs a server of Kafka as its scripts do, up to its properties file."""
+    log = (f"-Dlog4j2.configurationFile={_LOG4J}", f"-Dkafka.peer.level={log_level}")
+    return [java(), *_JVM_OPTIONS, *log, "-cp", class_path(resolve_jars()), "kafka.Kafka"]
+
+
+class PlainKafka(KafkaNode):
+    def _command(self) -> list[str]:
+        return kafka_command("INFO")  # it is ready when its log says so
+
+
 def make_kafka(folder: Path) -> KafkaNode:
-    return KafkaNode(folder, KAFKA_DEFAULTS, heap_mib=KAFKA_HEAP_MIB)
+    return PlainKafka(folder, KAFKA_DEFAULTS)
 
 
 def start(stack: ExitStack, *, mock: bool = False) -> Iterator[Target]:

@@ -7,25 +7,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from bench.brokers import has_kafka
+from bench.brokers import has_kafka, kafka_command
 from odradek.client import BlockingAdmin, NewTopic
 from tests.cluster.asking import placements_of
 from tests.cluster.flavours import Flavour, Kafka, Odradek
 from tests.cluster.processes import COMBINED, Cluster, ClusterNode, wait_until
-from tests.interop.kafka_peer import resolve_jars
-from tests.interop.kafka_peer.jars import class_path, java
 
 REPLICATION: Final = 3
 MIN_INSYNC: Final = "2"
 IN_SYNC_SECONDS_MAX: Final = 120.0
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-# kafka-run-class.sh and kafka-server-start.sh of Kafka 4.3.
-_SERVER_OPTIONS: Final = (
-    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
-    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
-    "-Djava.awt.headless=true",
-)
-_LOG4J: Final = Path(__file__).parents[1] / "tests" / "interop" / "kafka_peer" / "log4j2.xml"
 
 
 class PlainOdradek(Odradek):
@@ -38,9 +29,7 @@ class PlainKafka(Kafka):
     configs: Mapping[str, str] = {}
 
     def command(self, properties: Path) -> list[str]:
-        log = (f"-Dlog4j2.configurationFile={_LOG4J}", "-Dkafka.peer.level=WARN")
-        libs = class_path(resolve_jars())
-        return [java(), *_SERVER_OPTIONS, *log, "-cp", libs, "kafka.Kafka", str(properties)]
+        return [*kafka_command("WARN"), str(properties)]
 
 
 def flavours() -> Iterator[Flavour]:

@@ -101,10 +101,13 @@ class KafkaNode:
         if not (self.data_dir / "meta.properties").exists():
             arguments = ["-t", self.cluster_id, "-c", str(properties), *self._format_as()]
             kafka_tool("storage", "format", *arguments, *self.format_arguments)
-        command = java_command(
+        self._jvm = Jvm([*self._command(), str(properties)], self.log_file, self._is_ready)
+
+    def _command(self) -> list[str]:
+        """Return what runs the server: a JVM that starts fast."""
+        return java_command(
             "kafka.Kafka", heap_mib=self.heap_mib, log_level="INFO", libs=resolve_jars()
         )
-        self._jvm = Jvm([*command, str(properties)], self.log_file, self._is_ready)
 
     def stop(self) -> None:
         """Shut down cleanly: indexes are trimmed, .kafka_cleanshutdown is written."""
