@@ -242,11 +242,11 @@ class Fetcher:
                 self.session.ask(at, Question(partition, following, plan))
                 continue
             self.session.forget(at)
-            if following is None or following.has_failed:
-                continue
-            if following.retry_at_ms is not None:
+            retry_at_ms = None if following is None else following.retry_at_ms
+            if retry_at_ms is not None:
+                assert retry_at_ms > now_ms, "or this would be asked for ever"
                 self._delayed.pop(key, None)
-                self._delayed[key] = following.retry_at_ms
+                self._delayed[key] = retry_at_ms
 
     def _request(self) -> FetchRequest:
         topics, forgotten = self.session.take_changes(self._partition_bytes_max)

@@ -150,7 +150,7 @@ class Following:
         A log without epochs cannot be compared. It is cut at its high watermark first, as before
         epochs were there; once per epoch, because what is fetched then is not committed either.
         """
-        if self.has_failed or self._is_fenced or self.leader_id < 0:
+        if self._waits_for_metadata:
             return None
         if self._retry_at_ms is not None:
             if now_ms < self._retry_at_ms:
@@ -172,8 +172,16 @@ class Following:
 
     @property
     def retry_at_ms(self) -> int | None:
-        """When to ask again after an error."""
-        return self._retry_at_ms
+        """When to ask again after an error; None also if only new metadata lets it ask again.
+
+        A delay of the leader as a whole delays partitions that wait for metadata, too. When it is
+        over, ``plan`` has nothing to ask: a caller that came back for it would come back for ever.
+        """
+        return None if self._waits_for_metadata else self._retry_at_ms
+
+    @property
+    def _waits_for_metadata(self) -> bool:
+        return self.has_failed or self._is_fenced or self.leader_id < 0
 
     def is_answered_by(self, asked: Wanted) -> bool:
         """Whether what was asked is what would be asked now."""

@@ -348,6 +348,19 @@ def test_a_partition_whose_leader_is_in_a_later_epoch_waits_for_metadata() -> No
         assert offsets(broker.fetch()) == {}
 
 
+def test_a_partition_that_waits_for_metadata_is_not_looked_at_when_a_back_off_is_over() -> None:
+    """Seed 2384 of the storms with data: a fetcher with nothing else to ask took a whole core."""
+    with FollowingBroker() as broker:
+        broker.follow(0, 1)
+        broker.answer(data(0, error=ErrorCode.FENCED_LEADER_EPOCH), data(1, records(b"a", at=0)))
+        broker.lose()
+        broker.remove(1)
+        broker.world.run_for(10 * BACKOFF)
+        assert broker.sent == []
+        broker.follow(0, epoch=1)
+        assert offsets(broker.fetch()) == {0: 0}
+
+
 def test_damaged_records_are_asked_for_again() -> None:
     with FollowingBroker() as broker:
         partitions = broker.follow(0, 1)
