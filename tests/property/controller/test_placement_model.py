@@ -75,3 +75,72 @@ def test_added_partitions_keep_the_balance(count: int, first: int, more: int, se
         brokers, partitions=more, replication_factor=1, random=Random(seed), existing=placed
     )
     assert spread([replicas[0] for replicas in placed], list(range(count))) <= 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), min_size=1, max_size=9
+    ),
+    st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4, unique=True), max_size=9),
+    st.data(),
+)
+def test_the_lines_choose_as_comparing_all_brokers_does(
+    found: list[tuple[str | None, bool]], existing: list[list[int]], data: st.DataObject
+) -> None:
+    brokers = [UsableBroker(i, rack, fenced) for i, (rack, fenced) in enumerate(found)]
+    if all(broker.fenced for broker in brokers):
+        return
+    factor = data.draw(st.integers(1, len(brokers)))
+    seed = data.draw(st.integers(0, 99))
+    placed = place_replicas(
+        brokers, partitions=30, replication_factor=factor, random=Random(seed), existing=existing
+    )
+    assert placed == _placed_by_comparing(brokers, factor, Random(seed), existing, 30)
+
+
+def _placed_by_comparing(
+    brokers: list[UsableBroker],
+    factor: int,
+    random: Random,
+    existing: list[list[int]],
+    partitions: int,
+) -> list[tuple[int, ...]]:
+    """Say what the rules say, for each replica from the beginning and over all brokers."""
+    placed: list[tuple[int, ...]] = []
+    rack_of = {broker.broker_id: broker.rack for broker in brokers}
+    for number in range(partitions):
+        if number % len(brokers) == 0:
+            ring = sorted(rack_of)
+            random.shuffle(ring)
+        chosen: list[int] = []
+        replicas = Counter(each for row in [*existing, *placed] for each in row)
+        leaders = Counter(row[0] for row in [*existing, *placed])
+        load = {
+            rack: sum(replicas[each] for each in rack_of if rack_of[each] == rack)
+            / sum(each == rack for each in rack_of.values())
+            for rack in rack_of.values()
+        }
+        while len(chosen) < factor:
+            orders = {
+                broker.broker_id: (
+                    (
+                        sum(rack_of[each] == broker.rack for each in chosen),
+                        broker.fenced,
+                        load[broker.rack],
+                        replicas[broker.broker_id],
+                        -leaders[broker.broker_id],
+                    )
+                    if chosen
+                    else (
+                        broker.fenced,
+                        leaders[broker.broker_id],
+                        load[broker.rack],
+                        replicas[broker.broker_id],
+                    )
+                )
+                for broker in brokers
+                if broker.broker_id not in chosen
+            }
+            chosen.append(min(orders, key=lambda each: (*orders[each], ring.index(each))))
+        placed.append(tuple(chosen))
+    return placed
