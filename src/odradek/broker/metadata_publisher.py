@@ -136,13 +136,12 @@ class MetadataPublisher:
     def _begin(self, update: MetadataUpdate) -> Steps[None]:
         changes, delta, image = self._changes, update.delta, update.image
         yield from node_events.topics_changed(update)
-        self._broker.metrics.partition_changes.on_update(update)
+        yield from self._broker.metrics.partition_changes.count_in_steps(update)
         yield from changes.stop_deleted(delta)
-        # Sorted: topic ids are bytes, whose hashes differ from process to process.
-        keys = sorted(delta.partitions_changed)
+        keys = yield from delta.partitions_in_steps()
         yield from changes.give_up(image, keys)
         roles = yield from changes.find_roles(image, keys, self.published)
-        yield from self._create_then(roles, partial(self._finish, update, roles))
+        yield from self._create_then(roles, partial(self._finish, update, keys, roles))
 
     def _begin_taking_on(self, keys: Iterator[TopicIdPartition]) -> Steps[None]:
         roles = yield from self._changes.find_roles(self.published, keys, None)
@@ -175,9 +174,11 @@ class MetadataPublisher:
         yield from self._take(image, roles)
         self.unfinished -= 1
 
-    def _finish(self, update: MetadataUpdate, roles: Sequence[Role]) -> Steps[None]:
+    def _finish(
+        self, update: MetadataUpdate, keys: Sequence[TopicIdPartition], roles: Sequence[Role]
+    ) -> Steps[None]:
         broker, delta, image = self._broker, update.delta, update.image
-        touched = dict.fromkeys(topic_id for topic_id, _ in sorted(delta.partitions_changed))
+        touched = dict.fromkeys(topic_id for topic_id, _ in keys)
         yield from self._changes.add_topics(image, touched)
         before = self.published
         yield from self._take(image, roles)

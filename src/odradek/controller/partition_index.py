@@ -52,8 +52,7 @@ class PartitionIndex:
             for number, partition in topic.partitions.items():
                 self._remove(TopicIdPartition(topic.topic_id, number), partition)
             yield
-        # Sorted: topic ids are bytes, whose hashes differ from process to process.
-        for key in sorted(delta.partitions_changed):
+        for key in (yield from delta.partitions_in_steps()):
             before = old.topics_by_id.get(key.topic_id)
             was = None if before is None else before.partitions.get(key.partition)
             if was is not None:

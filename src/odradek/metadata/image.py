@@ -120,7 +120,8 @@ class ClusterImage:
         return finish(self.changes_since_in_steps(older))
 
     def changes_since_in_steps(self, older: "ClusterImage") -> Generator[None, None, MetadataDelta]:
-        return (yield from _delta(older, self, _all_keys(older, self)))
+        keys = yield from _all_keys(older, self)
+        return (yield from _delta(older, self, keys))
 
     def to_records(self) -> Iterator[VersionedRecord]:
         """Return the records of a snapshot: replayed into an empty image they give this one."""
@@ -316,10 +317,10 @@ def _delta(
 ) -> Generator[None, None, MetadataDelta]:
     was, now = old.topics_by_id, new.topics_by_id
     gone = [was[each] for each in touched.topics if each in was and each not in now]
-    partitions_changed = []
+    partitions_changed = set()
     for each in touched.partitions:
         if _partition_changed(old, new, each):
-            partitions_changed.append(each)
+            partitions_changed.add(each)
         yield
     return MetadataDelta(
         topics_created=frozenset(
@@ -352,19 +353,19 @@ def _partition_changed(old: ClusterImage, new: ClusterImage, key: TopicIdPartiti
     return was != after.partitions.get(key.partition)
 
 
-def _all_keys(old: ClusterImage, new: ClusterImage) -> Touched:
-    """Return every key that could differ."""
+def _all_keys(old: ClusterImage, new: ClusterImage) -> Generator[None, None, Touched]:
+    """Return every key that could differ; a step for each topic."""
+    partitions: set[TopicIdPartition] = set()
+    for topic_id, topic in new.topics_by_id.items():
+        if old.topics_by_id.get(topic_id) is not topic:
+            partitions.update(TopicIdPartition(topic_id, number) for number in topic.partitions)
+        yield
     return Touched(
         features={*old.features, *new.features},
         brokers={*old.brokers, *new.brokers},
         controllers={*old.controllers, *new.controllers},
         topics={*old.topics_by_id, *new.topics_by_id},
-        partitions={
-            TopicIdPartition(topic_id, number)
-            for topic_id, topic in new.topics_by_id.items()
-            if old.topics_by_id.get(topic_id) is not topic
-            for number in topic.partitions
-        },
+        partitions=partitions,
         configs={
             key
             for key in {*old.configs, *new.configs}

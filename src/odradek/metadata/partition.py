@@ -5,7 +5,7 @@ it to fence. ``partition_epoch`` rises with every record; the controller uses it
 that was proposed on top of an older state.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -103,8 +103,7 @@ class PartitionImage:
             directories = () if unknown else self.directories
         names_leader = record.leader != NO_LEADER_CHANGE
         state = record.leader_recovery_state
-        return replace(
-            self,
+        return PartitionImage(
             replicas=replicas,
             directories=_directories(directories, len(replicas)),
             isr=_given(record.isr, self.isr),

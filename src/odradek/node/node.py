@@ -481,7 +481,8 @@ class Node(QuorumListener):
         if self._broker is not None:
             self._broker.on_update(update)
         else:
-            self._controller_metrics.partition_changes.on_update(update)
+            counting = self._controller_metrics.partition_changes.count_in_steps(update)
+            self._slices.run(counting, lambda _: None)
 
     def on_loaded(self, end_offset: int) -> None:  # noqa: ARG002
         if self._broker is not None:

@@ -2,7 +2,7 @@
 
 from odradek.broker.metrics.partition_changes import PartitionChanges
 from odradek.core.ids import Uuid
-from odradek.metadata.image import ClusterImage
+from odradek.metadata.image import ClusterImage, finish
 from odradek.metadata.partition import LeaderRecoveryState
 from odradek.protocol.generated.metadata_records import (
     PartitionChangeRecord,
@@ -21,11 +21,11 @@ def counted(*changes: PartitionChangeRecord) -> PartitionChanges:
     )
     made = [TopicRecord(name="t", topic_id=TOPIC_ID), partition]
     update = ClusterImage().advance(made)
-    counts.on_update(update)
+    finish(counts.count_in_steps(update))
     for each in changes:
         each.topic_id, each.partition_id = TOPIC_ID, 0
         update = update.image.advance([each])
-        counts.on_update(update)
+        finish(counts.count_in_steps(update))
     return counts
 
 

@@ -3,6 +3,7 @@
 Counted by comparing each new image with the one before it.
 """
 
+from odradek.core.slices import Steps
 from odradek.metadata.image import ClusterImage, MetadataUpdate
 from odradek.metadata.partition import NO_LEADER, LeaderRecoveryState, PartitionImage
 
@@ -16,11 +17,13 @@ class PartitionChanges:
         self.isr_shrinks = 0
         self.isr_expands = 0
 
-    def on_update(self, update: MetadataUpdate) -> None:
+    def count_in_steps(self, update: MetadataUpdate) -> Steps[None]:
+        """Count what an update changes, a partition in each step."""
         before, self._image = self._image, update.image
         if before is None:
             return
         for topic_id, number in update.delta.partitions_changed:
+            yield
             old = before.topics_by_id.get(topic_id)
             was = None if old is None else old.partitions.get(number)
             if was is not None:
