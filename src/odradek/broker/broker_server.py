@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from odradek.broker import node_events
 from odradek.broker.auto_topics import AutoTopics
 from odradek.broker.clock import WallClockSteps
-from odradek.broker.config_rules import leader_settings, log_settings, store_config
+from odradek.broker.config_rules import LastLogSettings, leader_settings, store_config
 from odradek.broker.controller_port import ControllerPort
 from odradek.broker.delayed import DelayedOperations
 from odradek.broker.directory_assignments import DirectoryAssignments
@@ -112,6 +112,7 @@ class BrokerServer:
         called when the node cannot go on.
         """
         self.config = config
+        self._last_log_settings = LastLogSettings()
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.server = server
@@ -514,7 +515,7 @@ class BrokerServer:
 
     def _settings_for(self, topic: str) -> LogSettings:
         configs = self.metadata.image.config_of(ConfigResource.topic(topic))
-        return log_settings(self.config, configs)
+        return self._last_log_settings.find(self.config, configs)
 
     def _leader_settings_for(self, topic: str) -> LeaderSettings:
         configs = self.metadata.image.config_of(ConfigResource.topic(topic))

@@ -33,6 +33,22 @@ def log_settings(config: BrokerConfig, topic_configs: Mapping[str, str]) -> LogS
     )
 
 
+class LastLogSettings:
+    """Resolves the settings of logs, and keeps the last: thousands of topics have no others."""
+
+    def __init__(self) -> None:
+        self._last: tuple[BrokerConfig, Mapping[str, str], LogSettings] | None = None
+
+    def find(self, config: BrokerConfig, topic_configs: Mapping[str, str]) -> LogSettings:
+        if self._last is not None:
+            known_config, known_configs, settings = self._last
+            if known_config is config and known_configs == topic_configs:
+                return settings
+        settings = log_settings(config, topic_configs)
+        self._last = config, topic_configs, settings
+        return settings
+
+
 def leader_settings(config: BrokerConfig, topic_configs: Mapping[str, str]) -> LeaderSettings:
     """Return what rules the partitions of a topic where they are led."""
     values = log_config_values(config.levels, topic_configs)

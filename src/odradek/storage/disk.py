@@ -224,6 +224,7 @@ class OsDisk:
 
     def opened(self, new: "OsFile | OsMapping") -> None:
         """Count a new descriptor and close others if there are too many."""
+        new.place = len(self._open)
         self._open.append(new)
         looks = 2 * len(self._open)
         while len(self._open) > self.descriptors_max and looks:
@@ -238,14 +239,20 @@ class OsDisk:
                 candidate.release()
 
     def closed(self, old: "OsFile | OsMapping") -> None:
-        self._open.remove(old)
+        # The last takes its place: to search the list would be most of what closing costs.
+        last = self._open.pop()
+        if last is not old:
+            last.place = old.place
+            self._open[old.place] = last
 
 
 class OsFile:
-    __slots__ = ("_descriptor", "_disk", "_view", "_viewed", "path", "size", "used")
+    __slots__ = ("_descriptor", "_disk", "_view", "_viewed", "path", "place", "size", "used")
 
     def __init__(self, disk: OsDisk, path: PurePath, *, create: bool) -> None:
         self.path = path
+        self.place = -1
+        """Among what the disk has open."""
         self.used = True
         self._disk = disk
         self._view: OsMapping | None = None
@@ -365,10 +372,11 @@ class OsFile:
 
 
 class OsMapping:
-    __slots__ = ("_disk", "_lingering", "_map", "_path", "_writable", "size", "used")
+    __slots__ = ("_disk", "_lingering", "_map", "_path", "_writable", "place", "size", "used")
 
     def __init__(self, disk: OsDisk, path: PurePath, size: int, *, writable: bool) -> None:
         self.size = size
+        self.place = -1
         self.used = True
         self._disk = disk
         self._path = path

@@ -49,20 +49,20 @@ class IndexFile:
         self._disk = disk
         self._mapping: Mapping | None = None
         self._count = -1  # unknown until the file is first used; then kept even while unmapped
-        self._size = 0
+        self._size = 0  # of the file, where its entries are known
         self._reserved = 0  # up to here storing into the mapping cannot run out of disk
         self._changes = self._synced_changes = 0
 
     @property
     def entries(self) -> int:
-        if self._mapping is None:
+        if self._count < 0:
             self._map()
         return self._count
 
     @property
     def capacity(self) -> int:
         """How many entries the file has room for as it is now."""
-        if self._mapping is None:
+        if self._count < 0:
             self._map()
         return self._size // self.ENTRY.size
 
@@ -99,6 +99,8 @@ class IndexFile:
         last two pages. A binary search over all entries steps on pages that nothing else keeps in
         memory, and the event loop stands still until the disk has delivered them.
         """
+        if self._count == 0:
+            return 0  # and the file of an idle log stays unopened
         buffer = (self._mapping or self._map()).buffer
         count, size, unpack_from = self._count, self.ENTRY.size, self.ENTRY.unpack_from
 
@@ -125,7 +127,8 @@ class IndexFile:
             self._changes += 1
             self._count = self._reserved = 0
             file.truncate(0)
-            file.truncate(self._whole(self.bytes_max))
+            self._size = self._whole(self.bytes_max)
+            file.truncate(self._size)
 
     def grow(self) -> None:
         """Preallocate: make it the index of a segment that is appended to."""
@@ -149,6 +152,7 @@ class IndexFile:
         with self._file() as file:
             self._changes += 1
             file.truncate(size)
+        self._size = size
         self._count = min(count, size // self.ENTRY.size)
         self._reserved = min(self._reserved, self._count * self.ENTRY.size)
 
@@ -156,11 +160,17 @@ class IndexFile:
         return size - size % self.ENTRY.size
 
     def _check_size(self) -> None:
-        """Raise CorruptionError if the file is missing or ends within an entry."""
-        if self._count < 0 and not self._disk.exists(self.path):
-            raise CorruptionError(f"{self.path}: missing")
-        if self._mapping is None:
-            self._map()
+        """Raise CorruptionError if the file is missing or ends within an entry.
+
+        One without entries, which idle logs have by the thousand, is not opened for that.
+        """
+        if self._count < 0:
+            try:
+                self._size = self._disk.size(self.path)
+            except FileNotFoundError as error:
+                raise CorruptionError(f"{self.path}: missing") from error
+            if self._size == 0:
+                self._count = 0
         if self._size % self.ENTRY.size:
             raise CorruptionError(
                 f"{self.path}: {self._size} bytes are no multiple of {self.ENTRY.size}"

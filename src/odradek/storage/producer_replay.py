@@ -99,6 +99,8 @@ def _iter_produced(
     segments: Segments, start_offset: int, end_offset: int
 ) -> Iterator[tuple[Buffer, BatchHeader]]:
     """Iterate over the batches of ``[start_offset, end_offset)`` that have a producer id."""
+    if start_offset >= end_offset:
+        return  # as after every clean stop: nothing is read for that
     slot = max(segments.slot_of(start_offset), 0)
     for segment in list(segments)[slot:]:
         if segment.base_offset >= end_offset:

@@ -135,7 +135,10 @@ class SnapshotFiles:
 
     def reload(self) -> None:
         """Look again which snapshots there are."""
-        matches = map(_NAME.fullmatch, self._disk.names(self.folder))
+        self._take(self._disk.names(self.folder))
+
+    def _take(self, names: Iterable[str]) -> None:
+        matches = map(_NAME.fullmatch, names)
         self._offsets = sorted(int(match[1]) for match in matches if match)
 
     def read(self, offset: int) -> list[SnapshotEntry]:
@@ -202,10 +205,11 @@ class SnapshotFiles:
 
         Also delete what an interrupted write left behind.
         """
-        for name in self._disk.names(self.folder):
+        names = self._disk.names(self.folder)
+        for name in names:
             if _TEMPORARY_NAME.fullmatch(name):
                 self._disk.remove(self.folder / name)
-        self.reload()
+        self._take(names)
         bases = frozenset(segment_base_offsets)
         strays = [offset for offset in self._offsets if offset not in bases]
         if strays and strays[-1] > max(bases, default=-1):

@@ -21,7 +21,7 @@ What was fsynced before the crash is before the recovery point or whole, so it i
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from random import Random
 from typing import Final, NamedTuple
@@ -187,6 +187,8 @@ class _Opening:
         for name in names:
             if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
                 self._complete_swap(int(name[:20]))
+        if not any(name.endswith(SWAP_SUFFIX) for name in names):
+            return  # as nearly always: another look at the folder costs as much as the first
         for name in self._disk.names(self._folder):
             if name.endswith(SWAP_SUFFIX):
                 self._settle_index(name, is_half_made=name[:20] in half_made)
@@ -195,7 +197,7 @@ class _Opening:
         """Let a cleaned segment take the place of those it was made from."""
         swap = self._open_segment(base_offset, SWAP_SUFFIX)
         end_offset = max((header.next_offset for header in swap.batches()), default=base_offset)
-        for old in self._base_offsets(LOG_SUFFIX):
+        for old in _base_offsets(self._disk.names(self._folder)):
             # Under its own name only while the old log file is there: once that is gone, indexes
             # of that name are the new ones, renamed before the last crash.
             if base_offset <= old < end_offset or old == base_offset:
@@ -220,16 +222,12 @@ class _Opening:
         else:
             self._disk.remove(path)
 
-    def _base_offsets(self, suffix: str) -> list[int]:
-        names = self._disk.names(self._folder)
-        matches = map(_SEGMENT_FILE.fullmatch, names)
-        return [int(m[1]) for m in matches if m and m[2] == suffix and not m[3]]
-
     # Step 2.
 
     def _open_segments(self) -> list[Segment]:
-        bases = self._base_offsets(LOG_SUFFIX)
-        for name in self._disk.names(self._folder):
+        names = self._disk.names(self._folder)
+        bases = _base_offsets(names)
+        for name in names:
             match = _SEGMENT_FILE.fullmatch(name)
             if match and match[2] in _INDEX_SUFFIXES and int(match[1]) not in bases:
                 self._disk.remove(self._folder / name)
@@ -394,13 +392,19 @@ class _Opening:
         try:
             segment.check_indexes()
             return
-        except (CorruptionError, FileNotFoundError):
+        except CorruptionError:
             self._rebuilt_indexes += 1
         segment.rebuild_indexes()
         try:
             segment.transaction_index.check()
         except CorruptionError:
             _rebuild_transaction_index(segment, segments)
+
+
+def _base_offsets(names: Iterable[str]) -> list[int]:
+    """Return where the segments begin whose log files are among ``names``."""
+    matches = map(_SEGMENT_FILE.fullmatch, names)
+    return [int(m[1]) for m in matches if m and m[2] == LOG_SUFFIX and not m[3]]
 
 
 def _rebuild_transaction_index(damaged: Segment, segments: list[Segment]) -> None:

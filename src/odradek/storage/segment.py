@@ -538,10 +538,7 @@ class Segment:
         self._is_trimmed = True
 
     def check_indexes(self) -> None:
-        """Raise CorruptionError or FileNotFoundError unless the indexes fit the log file."""
-        for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            if not self._disk.exists(self.path(kind)):
-                raise FileNotFoundError(f"{self.path(kind)} is missing")
+        """Raise CorruptionError unless the indexes are there, and fit the log file."""
         self.offset_index.check(self.size)
         self.time_index.check(self.size)
         self.transaction_index.check()

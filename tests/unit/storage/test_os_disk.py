@@ -149,3 +149,21 @@ def test_a_lock_keeps_another_process_out(tmp_path: Path) -> None:
     assert "BlockingIOError" in refused.stderr or "PermissionError" in refused.stderr
     lock.release()
     assert subprocess.run(run, capture_output=True).returncode == 0
+
+
+def test_files_that_are_closed_in_any_order_leave_the_others_counted_and_usable(
+    tmp_path: Path,
+) -> None:
+    disk = OsDisk(descriptors_max=6)
+    files = [disk.open(tmp_path / str(number), create=True) for number in range(6)]
+    for number in (2, 0, 5):
+        files[number].close()
+    assert disk.descriptors == 3
+    for number in (1, 3, 4):
+        files[number].write(0, [b"%d" % number])
+        assert files[number].read(0, 1) == b"%d" % number
+    more = [disk.open(tmp_path / f"more-{number}", create=True) for number in range(9)]
+    assert disk.descriptors == 6
+    for file in (*files, *more):
+        file.close()
+    assert disk.descriptors == 0
