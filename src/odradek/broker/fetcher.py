@@ -19,6 +19,7 @@ No error of one partition ends a fetcher.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker import node_events
@@ -68,6 +69,10 @@ LIST_OFFSETS_VERSION_MIN: Final = 8
 """Before it a leader cannot be asked for its earliest local offset."""
 EARLIEST_LOCAL: Final = -4
 LATEST: Final = -1
+CHANGES_PER_REQUEST_MAX: Final = 500
+"""Questions that one request adds or changes. To make them, and to answer them, takes a turn of the
+loop of 10 to 30 ms. When a broker fails there may be thousands: the next requests have the others.
+"""
 _log: Final = logging.getLogger("odradek.replication")
 
 
@@ -165,14 +170,17 @@ class Fetcher:
         self._take_back_delayed()
         if self._quota.is_used or self._held_back:
             self._throttle()
-        unsynced = [key for key in self._changed if self.partitions[key].is_flush_due]
+        unsynced = [key for key in self._next_changed() if self.partitions[key].is_flush_due]
         if unsynced:
             self._is_busy = True
             self._broker.call_when_flushed(unsynced, self._on_synced)
             return
         self._ask_questions()
         if not self.session.questions:
-            self._arm()
+            if self._changed:
+                self._send_soon()
+            else:
+                self._arm()
             return
         self._is_busy, self._has_new_address = True, False
         self.lane.send(
@@ -228,8 +236,8 @@ class Fetcher:
     def _ask_questions(self) -> None:
         """Bring the session up to date with what has changed since the last request."""
         now_ms = self._broker.clock.monotonic_ms()
-        changed, self._changed = self._changed, {}
-        for key in changed:
+        for key in self._next_changed():
+            del self._changed[key]
             partition = self.partitions[key]
             at, following = (partition.topic_id, key.partition), partition.following
             plan = None if following is None else following.plan(now_ms)
@@ -248,6 +256,10 @@ class Fetcher:
                 self._delayed.pop(key, None)
                 self._delayed[key] = retry_at_ms
 
+    def _next_changed(self) -> list[TopicPartition]:
+        """Return what the next request looks at."""
+        return list(islice(self._changed, CHANGES_PER_REQUEST_MAX))
+
     def _request(self) -> FetchRequest:
         topics, forgotten = self.session.take_changes(self._partition_bytes_max)
         broker = self._broker
@@ -255,7 +267,7 @@ class Fetcher:
             replica_state=ReplicaState(
                 replica_id=broker.node_id, replica_epoch=broker.broker_epoch
             ),
-            max_wait_ms=self._max_wait_ms,
+            max_wait_ms=0 if self._changed else self._max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._bytes_max,
             session_id=self.session.session_id,
@@ -288,10 +300,17 @@ class Fetcher:
             return
         _log.info("replicas cannot be fetched from broker %d: %s", self.leader_id, error)
         self.session.on_lost()
+        self._ask_all_anew()
         self._is_unreachable = True
         if not self._has_new_address:
             self._delay_all()
         self._go_on()
+
+    def _ask_all_anew(self) -> None:
+        """Ask for all partitions again, but for those that wait out a back-off of their own."""
+        for key in self.partitions:
+            if key not in self._delayed:
+                self._changed[key] = None
 
     def _delay_all(self) -> None:
         now_ms = self._broker.clock.monotonic_ms()
@@ -333,6 +352,7 @@ class Fetcher:
             _log.warning("broker %d refuses a fetch of replicas: %s", self.leader_id, code.name)
             self._delay_all()
         self.session.on_refused(code)
+        self._ask_all_anew()
         self._go_on()
 
     def _take(self, answer: FetchResponse) -> Steps[None]:

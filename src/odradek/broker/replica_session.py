@@ -123,11 +123,14 @@ class ReplicaSession:
         """Begin again: the leader refuses the request as a whole."""
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION
-        self.epoch = FULL
+        self.on_lost()
 
     def on_lost(self) -> None:
-        """Begin again: nobody knows what the leader has taken note of."""
+        """Begin again: nobody knows what the leader has taken note of. All is to be asked anew."""
         self.epoch = FULL
+        self.questions = {}
+        self._changed = {}
+        self._forgotten = {}
 
     def check_invariants(self) -> None:
         assert set(self._changed) <= set(self.questions)

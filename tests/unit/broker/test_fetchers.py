@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from odradek.broker import fetcher
 from odradek.core.errors import ErrorCode
 from odradek.core.ids import TopicPartition, Uuid
 from odradek.replication.leadership import Registration
@@ -606,3 +607,40 @@ def test_a_sync_that_fails_stops_its_partition_only() -> None:
         assert broker.finish_flush() == [partitions[0].key], "still due, but"
         second = broker.fetch()
         assert (offsets(second), forgotten(second)) == ({1: 1}, [0])
+
+
+def test_many_partitions_are_asked_for_some_at_a_time_and_no_request_waits_before_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetcher, "CHANGES_PER_REQUEST_MAX", 2)
+    with FollowingBroker() as broker:
+        broker.follow(0, 1, 2, 3, 4)
+        named, waits = [], []
+        for _ in range(3):
+            request = broker.fetch()
+            named.append(sorted(offsets(request)))
+            waits.append(request.max_wait_ms > 0)
+            broker.answer()
+        assert named == [[0, 1], [2, 3], [4]]
+        assert waits == [False, False, True]
+        broker.lose()
+        broker.world.run_for(BACKOFF + 0.1)
+        again = broker.fetch()
+        assert (sorted(offsets(again)), again.session_epoch) == ([0, 1], 0)
+        broker.answer()
+        assert sorted(offsets(broker.fetch())) == [2, 3]
+
+
+def test_partitions_of_a_session_that_is_lost_are_asked_for_some_at_a_time_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetcher, "CHANGES_PER_REQUEST_MAX", 2)
+    with FollowingBroker() as broker:
+        broker.follow(0, 1, 2)
+        broker.answer()
+        broker.answer()
+        broker.answer(session_id=0, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        again = broker.fetch()
+        assert (sorted(offsets(again)), again.session_epoch) == ([0, 1], 0)
+        broker.answer()
+        assert sorted(offsets(broker.fetch())) == [2]
