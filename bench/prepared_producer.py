@@ -45,18 +45,16 @@ def work(peer: socket.socket, frame: bytes, answer_bytes: int, seconds: float) -
     burst = frame * count
     buffer = bytearray(SOCKET_BYTES)
     end = time.monotonic() + seconds
-    sent, received = count, 0
-    peer.sendall(burst)
-    while received < sent * answer_bytes:
-        if time.monotonic() < end:
+    sent = received = 0
+    while True:
+        is_over = time.monotonic() >= end
+        if not is_over:
             peer.sendall(burst)
             sent += count
-        while received < (sent - count) * answer_bytes:
+        while received < (sent if is_over else sent - count) * answer_bytes:
             received += _received(peer, buffer)
-        if time.monotonic() >= end:
-            while received < sent * answer_bytes:
-                received += _received(peer, buffer)
-    return sent
+        if is_over:
+            return sent
 
 
 def _received(peer: socket.socket, buffer: bytearray) -> int:
