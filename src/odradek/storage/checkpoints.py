@@ -59,7 +59,8 @@ def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
 
 def read_checkpoint(disk: Disk, path: PurePath, parse: Callable[[list[str]], Entry]) -> list[Entry]:
     """Return what ``parse`` makes of the fields of each line; its ValueError is corruption."""
-    lines = disk.read(path).splitlines() if disk.exists(path) else []
+    data = disk.read(path) if disk.exists(path) else b""
+    lines = data.splitlines()
     entries: list[Entry] = []
     count = 0
     for number, line in enumerate(lines, start=1):
@@ -75,13 +76,15 @@ def read_checkpoint(disk: Disk, path: PurePath, parse: Callable[[list[str]], Ent
             raise CorruptionError(f"{path}, line {number}: {line[:80]!r}: {error}") from error
     if count != len(entries):
         raise CorruptionError(f"{path}, line 2: {count} entries promised, {len(entries)} found")
+    if entries and not data.endswith(b"\n"):  # a number may have lost its last digits
+        raise CorruptionError(f"{path}, line {len(lines)}: cut short")
     return entries
 
 
-def write_checkpoint(disk: Disk, path: PurePath, lines: list[str]) -> None:
+def write_checkpoint(disk: Disk, path: PurePath, lines: list[str], *, syncs: bool = True) -> None:
     assert not any("\n" in line for line in lines)
     text = "\n".join([str(_VERSION), str(len(lines)), *lines, ""])
-    write_atomically(disk, path, text.encode())
+    write_atomically(disk, path, text.encode(), syncs=syncs)
 
 
 def parse_number(text: str, most: int) -> int:

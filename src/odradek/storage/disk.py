@@ -117,15 +117,20 @@ class Disk(Protocol):
         """Lock a file that is made for the purpose; BlockingIOError if another holds it."""
 
 
-def write_atomically(disk: Disk, path: PurePath, data: bytes) -> None:
-    """Replace a small file so that after a crash it has the old content or the new, whole."""
+def write_atomically(disk: Disk, path: PurePath, data: bytes, *, syncs: bool = True) -> None:
+    """Replace a small file so that after a crash it has the old content or the new, whole.
+
+    Without ``syncs`` that is so after the end of the process alone. After a loss of power it may be
+    damaged as well, until the file and its folder are synced.
+    """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     disk.remove(temporary)
     try:
         file = disk.open(temporary, create=True)
         try:
             file.write(0, [data])
-            file.sync()
+            if syncs:
+                file.sync()
         finally:
             file.close()
         disk.rename(temporary, path)
@@ -133,7 +138,8 @@ def write_atomically(disk: Disk, path: PurePath, data: bytes) -> None:
         with suppress(OSError):
             disk.remove(temporary)  # the space may be what is missing
         raise
-    disk.sync_folder(path.parent)
+    if syncs:
+        disk.sync_folder(path.parent)
 
 
 class OsDisk:

@@ -30,6 +30,8 @@ class FlushPlan(NamedTuple):
     end_offset: int
     name_changes: int
     truncations: int
+    epoch_changes: int | None = None
+    """Those of the leader epochs, whose file is among ``paths`` then."""
 
     def run(self) -> None:
         """Sync them all.

@@ -10,13 +10,20 @@ Kafka writes it at once; but a log that is loaded drops the entries at its end, 
 only cost an fsync for each partition of each election.
 
 Replicas find by ``end_offset_for`` where their logs part; an entry lost, or left over, would make
-one keep records that the leader does not have. So changes are on disk when the methods return. The
-exception is ``truncate_from_start``, which waits for the next ``sync`` or change: entries of
-deleted records do no harm, a log that is loaded drops them again, and an fsync for each segment
-that retention deletes would hold up all partitions.
+one keep records that the leader does not have. So truncations from the end are on disk when the
+method returns. Two changes wait:
+
+- ``assign`` writes the file and does not sync it. When a broker fails, thousands of partitions get
+  an epoch at once, and two fsyncs for each, 7 ms, would hold up all others. A flush of the log
+  syncs the file before the recovery point passes the epoch's first record (``unsynced_changes``).
+  What is behind the recovery point is read again after an unclean stop, and its epochs with it; a
+  file that a loss of power damaged, or emptied, is made anew from all batches.
+- ``truncate_from_start`` waits for the next ``sync`` or change: entries of deleted records do no
+  harm, and a log that is loaded drops them again.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Final, NamedTuple
@@ -48,7 +55,15 @@ UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_entries", "_has_begun", "_is_dirty", "path")
+    __slots__ = (
+        "_changes",
+        "_disk",
+        "_entries",
+        "_has_begun",
+        "_is_dirty",
+        "_synced_changes",
+        "path",
+    )
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         self.path = path
@@ -56,6 +71,7 @@ class LeaderEpochs:
         self._entries: list[EpochEntry] | None = None  # not loaded yet
         self._is_dirty = False
         self._has_begun = False  # the last entry has no record yet and may not be in the file
+        self._changes = self._synced_changes = 0
 
     @property
     def entries(self) -> list[EpochEntry]:
@@ -101,9 +117,10 @@ class LeaderEpochs:
         assert epoch >= 0
         assert start_offset >= 0
         if _is_news(self.entries, epoch, start_offset):
-            self._write(_assigned(self.entries, EpochEntry(epoch, start_offset)))
+            entries = _assigned(self.entries, EpochEntry(epoch, start_offset))
+            self._write(entries, syncs=False)
         elif self._has_begun:
-            self._write(self.entries)
+            self._write(self.entries, syncs=False)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the greatest epoch up to ``epoch`` and the offset at which its records end.
@@ -160,6 +177,24 @@ class LeaderEpochs:
         """Drop all entries, without looking at what is in the file."""
         self._write([])
 
+    def replace(self, found: Iterable[EpochEntry]) -> None:
+        """Take what the batches of the log say instead of a file that is damaged."""
+        entries: list[EpochEntry] = []
+        for entry in found:
+            if _is_news(entries, *entry):
+                entries = _assigned(entries, entry)
+        if entries or self._entries is None:
+            self._write(entries)
+
+    @property
+    def unsynced_changes(self) -> int | None:
+        """How often the file was written, for ``on_synced``; None if all of that is on disk."""
+        return self._changes if self._changes > self._synced_changes else None
+
+    def on_synced(self, changes: int) -> None:
+        """Take note that file and folder were synced when it had been written so often."""
+        self._synced_changes = max(self._synced_changes, changes)
+
     def sync(self) -> None:
         """Write what truncations from the start have left, if that is not what the file has."""
         if self._is_dirty:
@@ -177,9 +212,12 @@ class LeaderEpochs:
             assert before.start_offset < after.start_offset
         assert not entries or (entries[0].epoch >= 0 and entries[0].start_offset >= 0)
 
-    def _write(self, entries: list[EpochEntry]) -> None:
+    def _write(self, entries: list[EpochEntry], *, syncs: bool = True) -> None:
         lines = [f"{entry.epoch} {entry.start_offset}" for entry in entries]
-        write_checkpoint(self._disk, self.path, lines)
+        self._changes += 1
+        write_checkpoint(self._disk, self.path, lines, syncs=syncs)
+        if syncs:
+            self._synced_changes = self._changes
         # Remembered last: a caller that tries again after an OSError must not find it done.
         self._entries = entries
         self._is_dirty = False

@@ -527,15 +527,20 @@ class Log:
         paths += [each.file.path for each in indexes]
         # A segment that was made must be found after a crash, and one that was truncated away
         # must not: it would overlap with what was appended since.
-        folder = self.folder if self._name_changes > self._name_changes_synced else None
+        has_new_names = self._name_changes > self._name_changes_synced
+        epoch_changes = self.leader_epochs.unsynced_changes
+        if epoch_changes is not None:
+            paths.append(self.leader_epochs.path)
+            has_new_names = True
         return FlushPlan(
             self.disk,
-            folder,
+            self.folder if has_new_names else None,
             paths,
             indexes,
             end_offset,
             self._name_changes,
             self._truncations,
+            epoch_changes,
         )
 
     def on_flushed(self, plan: FlushPlan) -> None:
@@ -546,6 +551,8 @@ class Log:
         self._name_changes_synced = max(self._name_changes_synced, plan.name_changes)
         for index, changes in plan.indexes:
             index.on_synced(changes)
+        if plan.epoch_changes is not None:
+            self.leader_epochs.on_synced(plan.epoch_changes)
 
     def flush(self) -> None:
         """Sync here and now; for closing and for tests. Elsewhere it belongs on another thread."""

@@ -32,7 +32,7 @@ from odradek.records import BatchHeader, ControlRecordType
 from odradek.records.batch import MAGIC, NO_PRODUCER_ID
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import TEMPORARY_SUFFIX, TRUNCATED_SUFFIX, Buffer, Disk
-from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from odradek.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
 from odradek.storage.log import Log
 from odradek.storage.producer_replay import read_marker
 from odradek.storage.producer_state import ProducerStates
@@ -270,6 +270,7 @@ class _Opening:
         if not unflushed:
             return segments
         first = segments[unflushed[0]]
+        self._mend_epochs(segments[: unflushed[0]])
         self._producer_states.truncate_and_reload(0, first.base_offset, self._now_ms)
         self._leader_epochs.truncate_from_end(first.base_offset)
         self._replay_before(segments[: unflushed[0]], first.base_offset)
@@ -290,6 +291,24 @@ class _Opening:
             if cut:
                 return self._drop_from(segments, slot + 1)
         return segments
+
+    def _mend_epochs(self, segments: list[Segment]) -> None:
+        """Read the epochs of what is flushed from its batches, if a loss of power took the file.
+
+        It is written without a sync when an epoch has its first record, so that it may be damaged,
+        or empty, although the entries that it had before were synced.
+        """
+        try:
+            if self._leader_epochs.entries:
+                return
+        except CorruptionError:
+            pass
+        headers = (header for segment in segments for header in segment.batches())
+        self._leader_epochs.replace(
+            EpochEntry(each.partition_leader_epoch, each.base_offset)
+            for each in headers
+            if each.magic == MAGIC and each.partition_leader_epoch >= 0
+        )
 
     def _note_loss(self, segments: list[Segment], position: int, reason: str) -> None:
         """Look at what is about to be discarded, and let whoever cares prevent that."""

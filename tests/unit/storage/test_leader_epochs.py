@@ -251,12 +251,12 @@ def test_an_assignment_that_could_not_be_written_did_not_happen() -> None:
     disk = SimulatedDisk(Random(1))
     epochs = LeaderEpochs(disk, path)
     epochs.assign(1, 0)
-    disk.fail("sync", errno.EIO)
+    disk.fail("write", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         epochs.assign(2, 50)
     assert epochs.latest_epoch == 1
     epochs.assign(2, 50)
-    disk.crash()
+    disk.kill()
     assert LeaderEpochs(disk, path).entries == [(1, 0), (2, 50)]
 
 

@@ -266,7 +266,7 @@ def test_a_flush_syncs_the_indexes_that_were_changed(make_log: MakeLog) -> None:
         return [path.suffix for path in plan.paths]
 
     append(log, make_batch([b"a"]))
-    assert synced() == [".log", ".index", ".timeindex"]  # they were made
+    assert synced() == [".log", ".index", ".timeindex", ""]  # they were made, and the epochs
     append(log, make_batch([bytes(2_000)]))
     assert synced() == [".log"]
     append(log, make_batch([b"with an entry before it"]))

@@ -142,10 +142,13 @@ def test_a_log_that_does_not_belong_here_is_taken_aside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [("partition.metadata", b"version: 0\ntopic_id: x"), ("leader-epoch-checkpoint", b"0\nx\n")],
+    ("name", "content", "clean"),
+    [
+        ("partition.metadata", b"version: 0\ntopic_id: x", True),
+        ("partition.metadata", b"version: 0\ntopic_id: x", False),
+        ("leader-epoch-checkpoint", b"0\nx\n", True),
+    ],
 )
-@pytest.mark.parametrize("clean", [True, False])
 def test_one_bad_folder_does_not_stop_the_others(name: str, content: bytes, clean: bool) -> None:
     disk = populated(T0, T1, TopicPartition("t", 2), clean=clean)
     write(disk, A / "t-0" / name, content)
@@ -250,7 +253,9 @@ def test_logs_are_recovered_by_other_processes(
     written = fill(tmp_path, 4, 9, SMALL)
     torn = max((tmp_path / "t-1").glob("*.log"))
     torn.write_bytes(torn.read_bytes() + b"torn")
-    (tmp_path / "t-3" / "leader-epoch-checkpoint").write_bytes(b"0\nx\n")
+    epochs = tmp_path / "t-3" / "leader-epoch-checkpoint"
+    epochs.unlink()
+    epochs.mkdir()
     monkeypatch.setattr(log_loading, "RECOVERY_INLINE_BYTES_MAX", 0)
     opened_cleanly = []
     real = recovery.open_log
