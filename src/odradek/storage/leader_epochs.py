@@ -196,9 +196,17 @@ class LeaderEpochs:
         self._synced_changes = max(self._synced_changes, changes)
 
     def sync(self) -> None:
-        """Write what truncations from the start have left, if that is not what the file has."""
+        """Have on disk what the file is to have: an epoch that has only begun is not part of it."""
         if self._is_dirty:
             self._write(self.entries)
+        elif (changes := self.unsynced_changes) is not None:
+            file = self._disk.open(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._disk.sync_folder(self.path.parent)
+            self.on_synced(changes)
 
     def relocate(self, path: PurePath) -> None:
         """Go on under a new path, because the folder was renamed."""

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from odradek.core.errors import CorruptionError
-from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.leader_epochs import EpochEntry, LeaderEpochs
 from odradek.storage.offset_index import IndexEntry, OffsetIndex
 from odradek.storage.time_index import TimeIndex
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
@@ -242,6 +242,7 @@ class LeaderEpochsMachine(RuleBasedStateMachine):
         self.epochs = LeaderEpochs(self.disk, PATH)
         self.model: list[tuple[int, int]] = []
         self.stored: list[list[tuple[int, int]]] = [[]]  # what the file may have after a crash
+        self.may_be_damaged = False
 
     @rule(epoch=st.integers(0, 10), start=st.integers(0, 30))
     def assign(self, epoch: int, start: int) -> None:
@@ -249,14 +250,15 @@ class LeaderEpochsMachine(RuleBasedStateMachine):
         if self.model and self.model[-1][0] == epoch and self.model[-1][1] <= start:
             return
         self.model = [e for e in self.model if e[0] < epoch and e[1] < start] + [(epoch, start)]
-        self.stored = [self.model]
+        self.stored = [*self.stored, self.model]  # not synced
+        self.may_be_damaged = True
 
     @rule(offset=st.integers(0, 35))
     def truncate_from_end(self, offset: int) -> None:
         self.epochs.truncate_from_end(offset)
         left = [e for e in self.model if e[1] < offset]
         if left != self.model:
-            self.model, self.stored = left, [left]
+            self.model, self.stored, self.may_be_damaged = left, [left], False
 
     @rule(offset=st.integers(0, 35))
     def truncate_from_start(self, offset: int) -> None:
@@ -268,21 +270,31 @@ class LeaderEpochsMachine(RuleBasedStateMachine):
     @rule(stops=st.booleans())
     def sync(self, stops: bool) -> None:
         self.epochs.sync()
-        self.stored = [self.model]
+        self.stored, self.may_be_damaged = [self.model], False
         if stops:
             self.crash()
 
     @rule()
     def clear(self) -> None:
         self.epochs.clear()
-        self.model, self.stored = [], [[]]
+        self.model, self.stored, self.may_be_damaged = [], [[]], False
 
     @rule()
     def crash(self) -> None:
         self.disk.crash()
         self.epochs = LeaderEpochs(self.disk, PATH)
+        if self.may_be_damaged and not self._is_readable():
+            # Recovery has them from the batches up to the last flush at least.
+            self.epochs.replace(EpochEntry(*each) for each in self.stored[0])
         assert self.epochs.entries in self.stored
         self.model = [(e.epoch, e.start_offset) for e in self.epochs.entries]
+        self.stored, self.may_be_damaged = [self.model], False
+
+    def _is_readable(self) -> bool:
+        try:
+            return bool(self.epochs.entries)
+        except CorruptionError:
+            return False
 
     @rule(epoch=st.integers(-1, 12), end=st.integers(36, 40))
     def end_offset_for(self, epoch: int, end: int) -> None:

@@ -200,8 +200,8 @@ def test_truncation_before_the_first_entry_changes_nothing(path: Path) -> None:
 def test_sync_without_a_change_writes_nothing() -> None:
     disk = SimulatedDisk(Random(1))
     epochs = LeaderEpochs(disk, PurePosixPath("/leader-epoch-checkpoint"))
-    epochs.sync()
     epochs.assign(1, 0)
+    epochs.sync()
     before = disk.operations
     epochs.truncate_from_start(0)
     epochs.sync()
