@@ -196,15 +196,12 @@ class LeaderEpochs:
         self._synced_changes = max(self._synced_changes, changes)
 
     def sync(self) -> None:
-        """Have on disk what the file is to have: an epoch that has only begun is not part of it."""
+        """Have on disk what there is now, if that is not what the file is known to have."""
+        changes = self.unsynced_changes
         if self._is_dirty:
             self._write(self.entries)
-        elif (changes := self.unsynced_changes) is not None:
-            file = self._disk.open(self.path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+        elif changes is not None:
+            self._disk.sync_file(self.path)
             self._disk.sync_folder(self.path.parent)
             self.on_synced(changes)
 
