@@ -112,7 +112,6 @@ class BrokerServer:
         called when the node cannot go on.
         """
         self.config = config
-        self._last_log_settings = LastLogSettings()
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.server = server
@@ -165,6 +164,7 @@ class BrokerServer:
         return LifecycleDriver(lifecycle, heartbeats, self.clock, on_must_stop=self._on_must_stop)
 
     def _make_store(self, directories: Sequence[LogDirectory]) -> LogStore:
+        self._last_log_settings = LastLogSettings()
         store = LogStore(
             self._disk,
             directories,
