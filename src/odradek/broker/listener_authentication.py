@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from odradek.core.config import BrokerConfig
+from odradek.core.config import BrokerConfig, ConfigError
 from odradek.core.config.listener_configs import ListenerConfigs
 from odradek.core.jaas import JaasError, parse_jaas
 from odradek.core.scram import ScramKeys, ScramMechanism
@@ -76,6 +76,8 @@ class Authentication:
     ) -> Mapping[str, Callable[[], Mechanism]]:
         known = ", ".join((PLAIN, *_SCRAM))
         names = configs.elements(_ENABLED)
+        if not configs.is_set(_ENABLED):
+            raise _needs_mechanisms(config, configs.listener, known)
         if not names:
             raise configs.refuse(_ENABLED, f"is empty; the mechanisms here are {known}")
         made: dict[str, Callable[[], Mechanism]] = {}
@@ -104,6 +106,17 @@ class Authentication:
             return None
         keys = ScramKeys(record.stored_key, record.server_key)
         return ScramCredential(record.salt, record.iterations, keys)
+
+
+def _needs_mechanisms(config: BrokerConfig, listener: str, known: str) -> ConfigError:
+    """Refuse a listener by the config that gives it its protocol: it has no other of its own."""
+    protocol = config.security_protocols[listener]
+    name = "listeners" if listener == protocol else "listener.security.protocol.map"
+    return ConfigError(
+        f"The listener {listener} speaks {protocol}: set {_ENABLED} to one or more of {known}. "
+        "Kafka's default, GSSAPI, is not supported here.",
+        name=name,
+    )
 
 
 def _check_no_controllers(config: BrokerConfig, configs: ListenerConfigs, mechanism: str) -> None:

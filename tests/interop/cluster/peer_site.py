@@ -27,6 +27,12 @@ from odradek.protocol.generated.elect_leaders import (
     ElectLeadersResponse,
     TopicPartitions,
 )
+from odradek.protocol.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from odradek.protocol.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -52,6 +58,10 @@ from tests.interop.cluster.registrations import new_uuid, registration
 from tests.interop.ports import HOST
 
 REAL: Final = 1
+CONSUMER: Final = -1
+"""As a replica id."""
+LATEST: Final = -1
+"""As a timestamp."""
 CONFIGS: Final = {
     # Nobody is fenced, or thrown out of an ISR, but by a test.
     "broker.session.timeout.ms": "3600000",
@@ -206,6 +216,18 @@ class PeerSite:
             return found is not None and (found[0], found[2]) == (leader, tuple(sorted(isr)))
 
         wait_until(is_so, f"{at} is led by {leader} with {list(isr)}")
+
+    def wait_until_led(self, at: TopicPartition) -> None:
+        """Wait until the broker does lead: Kafka's says in Metadata that it will before it does."""
+        wanted = ListOffsetsPartition(partition_index=at.partition, timestamp=LATEST)
+        topic = ListOffsetsTopic(name=at.topic, partitions=[wanted])
+
+        def is_led() -> bool:
+            request = ListOffsetsRequest(replica_id=CONSUMER, topics=[topic])
+            answer = self.ask(request, ListOffsetsResponse)
+            return answer.topics[0].partitions[0].error_code == 0
+
+        wait_until(is_led, f"{at} is led")
 
     def elect(self, at: TopicPartition) -> None:
         """Have the preferred leader elected."""

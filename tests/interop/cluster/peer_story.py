@@ -427,6 +427,7 @@ class Story:
         site = self._site
         site.create(MARKED, (REAL,))
         self._topics[site.topic_ids[MARKED]] = MARKED
+        site.wait_until_led(TopicPartition(MARKED, 0))
         with BrokerConnection(site.port) as connection:
             for number, (version, fields) in enumerate(FORGED):
                 topic = write_txn_markers.WritableTxnMarkerTopic(name=MARKED, partition_indexes=[0])

@@ -52,8 +52,6 @@ NOT_YET: Final = {
     "DescribeUserScramCredentials",
     "ExpireDelegationToken",
     "RenewDelegationToken",
-    "SaslAuthenticate",
-    "SaslHandshake",
 }
 """What Kafka's controllers serve and ours do not."""
 

@@ -97,7 +97,12 @@ def test_every_exchange_has_a_nonce_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("texts", "name", "problem"),
     [
-        ({}, "sasl.enabled.mechanisms", "GSSAPI is not supported here, only PLAIN, SCRAM-SHA-256"),
+        ({}, "listeners", "SASL_PLAINTEXT speaks SASL_PLAINTEXT: set sasl.enabled.mechanisms to"),
+        (
+            {"sasl.enabled.mechanisms": "GSSAPI"},
+            "sasl.enabled.mechanisms",
+            "GSSAPI is not supported here, only PLAIN, SCRAM-SHA-256",
+        ),
         ({"sasl.enabled.mechanisms": ""}, "sasl.enabled.mechanisms", "is empty"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms", f"PLAIN needs {JAAS}"),
         (

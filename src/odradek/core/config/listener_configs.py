@@ -48,6 +48,10 @@ class ListenerConfigs:
             return BROKER_CONFIGS[base].parse(self._texts[own])
         return self._values[base]
 
+    def is_set(self, base: str) -> bool:
+        """Whether a config is set, for this listener or for the node."""
+        return base in self._texts or self._prefix + base in self._texts
+
     def refuse(self, base: str, message: str) -> ConfigError:
         name = self.name(base)
         return ConfigError(f"{name}: {message} (listener {self.listener}).", name=name)
