@@ -26,10 +26,15 @@ def show(rows: Iterable[Row]) -> None:
         first: Row | None = None
         for row in group:
             first = first or row
-            higher_is_better = row.unit.endswith("/s")
-            ratio = first.value / row.value if higher_is_better else row.value / first.value
-            against = "" if row is first else f"   {first.implementation} is {ratio:.1f}x"
+            against = "" if row is first else _compared(first, row)
             print(f"    {row.implementation:<24}{row.value:>14,.2f} {row.unit}{against}")
+
+
+def _compared(first: Row, row: Row) -> str:
+    better, worse = first.value, row.value
+    if not row.unit.endswith("/s"):  # less is better
+        better, worse = worse, better
+    return f"   {first.implementation} is {better / worse:.1f}x" if worse else ""
 
 
 def main() -> None:
