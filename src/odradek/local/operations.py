@@ -58,6 +58,8 @@ async def down(supervisor: "Supervisor", _: Request, __: Say) -> None:
 
 async def kill(supervisor: "Supervisor", request: Request, say: Say) -> None:
     node = supervisor.nodes.find(request["node"])
+    # What was created since the last look would not count as changed by the fault.
+    await supervisor.watch.look()
     with _told(supervisor, say):
         node.kill()
         await supervisor.nodes.until(lambda: not node.state.has_process, SETTLE_SECONDS_MAX)
